@@ -138,8 +138,8 @@ def _judge(asked: int, student: int, output: int, complaint: int) -> None:
 
     def run() -> None:
         shutil.copytree(COMPILED, Path(os.environ["XDG_CACHE_HOME"], "fanin"))
-        students = StudentPrograms(Path(request["folder"]), socket.socket(fileno=student))
         tests = collect(request["tests"], "tests.py")
+        students = StudentPrograms(Path(request["folder"]), socket.socket(fileno=student))
         folder, shared = Path(request["folder"]), Path(COMPILED)
         for outcome in run_tests(tests, folder, students, request["seed"], shared=shared):
             print(json.dumps(outcome.document()), flush=True)

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from fanin.testbed.patience import setting
 from fanin.testbed.running import JOB_SERVICE, RunningNetwork
 from fanin.topologies.errors import NetworkError
 from fanin.topologies.model import Endpoint
-from fanin.workers.job.environment import HOST, JOB, MIN_WORKERS, SERVICE, SLOTS
+from fanin.workers.job.environment import HOST, JOB, MIN_WORKERS, SERVICE, SLOTS, STOPPED_BY
 
 _FIRST_MASTER_PORT = 29500  # as torchrun has it
 _GRACE_SECONDS = 3.0  # between SIGTERM and SIGKILL
@@ -115,11 +116,16 @@ async def run(
         launch.output.mkdir(parents=True, exist_ok=True)
     ranks: list[_Rank] = []
     unread = asyncio.get_running_loop().create_future()
-    with ThreadPoolExecutor(launch.ranks) as waiting, contextlib.ExitStack() as absences:
+    with (
+        tempfile.TemporaryDirectory(prefix="fanin-launch-") as folder,
+        ThreadPoolExecutor(launch.ranks) as waiting,
+        contextlib.ExitStack() as absences,
+    ):
 
         def start(number: int) -> None:
             again = any(rank.number == number for rank in ranks)
-            ranks.append(_Rank(launch, number, environment, waiting, unread, again))
+            stopped_by = Path(folder, str(len(ranks)))
+            ranks.append(_Rank(launch, number, environment, waiting, unread, again, stopped_by))
 
         try:
             for number in range(launch.ranks):
@@ -146,18 +152,18 @@ async def _failure(
 ) -> int:
     spare = 0 if launch.min_workers is None else len(ranks) - launch.min_workers
     restarts = dict.fromkeys(range(len(ranks)), 0)
-    while running := [rank for rank in ranks if not rank.ended]:
-        tasks = [task for rank in running for task in rank.tasks if not task.done()]
-        waited = [*tasks, unread]
+    while left := [rank for rank in ranks if not rank.told]:
+        relays = [relay for rank in left for relay in rank.relays if not relay.done()]
+        waited: list[asyncio.Future[Any]] = [*(rank.end for rank in left), *relays, unread]
         done, _ = await asyncio.wait(waited, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()  # raises, for instance if a disk is full
         if unread.done():
             raise BrokenPipeError
         check()
-        for rank in running:
-            if rank.ended and (status := rank.end.result()):
-                rank.told = True
+        for rank in await _causes_first(left):
+            rank.told = True
+            if status := rank.end.result():
                 failed = f"{rank} failed: {_how(status)}"
                 if restarts[rank.number] < launch.restarts:
                     restarts[rank.number] += 1
@@ -172,6 +178,19 @@ async def _failure(
                 report(failed)
                 return status if status > 0 else 128 - status
     return 0
+
+
+async def _causes_first(ranks: Sequence[_Rank]) -> list[_Rank]:
+    """Return the ranks that have ended, those first whose failure has stopped others of them.
+
+    They may end later than those that they have stopped, and are waited for.
+    """
+    numbers = {number for rank in ranks if rank.ended for number in rank.causes()}
+    causes = [rank for rank in ranks if rank.number in numbers]
+    if causes:
+        ends = [rank.end for rank in causes]
+        await asyncio.wait(ends, timeout=_GRACE_SECONDS * setting(), return_when=asyncio.FIRST_COMPLETED)
+    return sorted((rank for rank in ranks if rank.ended), key=lambda rank: rank not in causes)
 
 
 async def _end(ranks: Sequence[_Rank], report: Callable[[str], None]) -> None:
@@ -199,6 +218,7 @@ class _Rank:
 
     Attributes:
         end: Future of its exit status, as Popen.returncode has it.
+        told: Whether its end has been reported, if that was to be.
     """
 
     def __init__(
@@ -209,11 +229,13 @@ class _Rank:
         waiting: ThreadPoolExecutor,
         unread: asyncio.Future[None],
         again: bool,
+        stopped_by: Path,
     ) -> None:
         self.number = number
         place, local = divmod(number, launch.per_host)
         self.host = launch.hosts[place]
         self.told = False
+        self._stopped_by = stopped_by
         self._lock = threading.Lock()
         self._reaped = False
         with contextlib.ExitStack() as files:
@@ -234,6 +256,7 @@ class _Rank:
                     "RANK": str(number),
                     "LOCAL_RANK": str(local),
                     HOST: self.host,
+                    STOPPED_BY: str(stopped_by),
                     # Without this, PyTorch's Gloo resolves this machine's name to an address outside of the network.
                     "GLOO_SOCKET_IFNAME": Endpoint(node=self.host, port=0).interface,
                 },
@@ -254,10 +277,11 @@ class _Rank:
             self._reaped = True
             return self._process.wait()
 
-    @property
-    def tasks(self) -> list[asyncio.Future[Any]]:
-        """Return the futures of its end and of passing its output on."""
-        return [self.end, *self.relays]
+    def causes(self) -> set[int]:
+        """Return the numbers of the ranks whose failure has stopped this one, as far as it has said so."""
+        with contextlib.suppress(OSError, ValueError):
+            return {int(number) for number in self._stopped_by.read_text().split()}
+        return set()
 
     @property
     def ended(self) -> bool:

@@ -253,11 +253,12 @@ def loss(case: Case) -> Finding | None:
     if case.computing is None:  # otherwise late workers are part of the prediction
         explained = min(1.0, explained + straggler(case).share)
     counts = ((lost, "lost"), (dropped, "dropped at full queues"), (corrupted, "corrupted"))
-    became = ", ".join(f"{count:,} were {what}" for count, what in counts if count)
+    (first, became), *more = ((count, what) for count, what in counts if count)
+    also = "".join(f", {count:,} were {what}" for count, what in more)
     return Finding(
         "loss",
         1 - explained,
-        f"of {packets:,} packets on links {became}, {where}; there were {again:,} "
+        f"{first:,} of {packets:,} packets on links were {became}{also}, {where}; there were {again:,} "
         "retransmissions, and bytes and latencies without them do not explain "
         f"{percent(1 - explained)} of the time",
         "use longer queues (queue_bytes) or congestion marks (ecn_bytes)"

@@ -276,6 +276,10 @@ def _change(document: dict[str, Any], change: str) -> None:
     if not name or not equals or not values:
         raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
     path = KEYS.get(name) or tuple(name.split("."))
+    if name in ("name", "description"):
+        raise ScenarioError(
+            f"--set {name}: only the file can set it; for another folder of results, use --results DIR"
+        )
     if path not in (*KEYS.values(), _HOSTS, ("topology",), _COMPUTE):
         in_tables = _CALLED_OTHERWISE.get(name) or [
             repr(".".join(one)) for one in KEYS.values() if one[-1] == name
@@ -429,6 +433,9 @@ def _find_files(point: dict[str, Any], folder: Path) -> None:
         named = workload["trace"] if isinstance(workload["trace"], list) else [workload["trace"]]
         if all(isinstance(name, str) for name in named):
             workload["trace"] = [str((folder / name).resolve()) for name in named]
+    for table in (point.get("traffic"), point.get("arrivals")):
+        if isinstance(table, dict) and isinstance(table.get("trace"), str):
+            table["trace"] = str((folder / table["trace"]).resolve())
 
 
 def _fill_in_workload(point: dict[str, Any]) -> None:

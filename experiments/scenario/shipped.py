@@ -9,7 +9,7 @@ from fanin.experiments.scenario.file import Lesson, ScenarioError, load_frame
 from fanin.native.text import nearest
 
 _SCENARIOS = Path(__file__).parents[2] / "scenarios"
-_FOLDERS = {"lesson": _SCENARIOS / "lessons", "scenario": _SCENARIOS}
+_FOLDERS = {"lesson": _SCENARIOS / "lessons", "paper": _SCENARIOS / "papers", "scenario": _SCENARIOS}
 
 
 def scenario_file(given: str) -> Path:
@@ -44,5 +44,5 @@ def lessons() -> dict[str, Lesson]:
 def _list() -> Iterator[str]:
     """Yield a line for each shipped scenario: its name and its description."""
     for kind, folder in _FOLDERS.items():
-        for path in sorted(folder.glob("*.toml")):
+        for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem):
             yield f"{kind}:{path.stem}  {load_frame(path).description}"

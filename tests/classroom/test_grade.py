@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -31,6 +32,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("grade")]
 
 MOST = 4
 SECONDS = 25.0
+SHORT_CALLS = """
+from fanin.classroom import student
+student.CALL_SECONDS, student.SECONDS_AFTER_A_HANG = 3.0, 0.1
+"""
 
 # Python that the controllers of attackers begin with, inside entries(); GOOD and SOLUTION are folders.
 ATTACKS = {
@@ -146,7 +151,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         require_sandboxes()
     except SandboxError as error:
         pytest.skip(str(error))
-    return small_lab(tmp_path_factory.mktemp("labs") / "small")
+    lab = small_lab(tmp_path_factory.mktemp("labs") / "small")
+    # Judges run this: a program that computes for ever does so for a shorter time.
+    return replace(lab, tests=f"{lab.tests}\n{SHORT_CALLS}")
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +263,7 @@ def test_what_attackers_were_refused_is_in_their_reports(marks: dict[str, Marks]
     assert "reached []" in text("writes-to-memory")
     assert "watches []" in text("watches-others")
     assert "tests []" in text("reads-the-tests")
-    assert "did not return within 5 s" in text("drips")
+    assert "did not return within 3 s" in text("drips")
     assert marks["folder-as-controller"].note == "controller.py: not a file"
     assert "left" in text("leaves-processes")
     assert "nothing left the switch" in text("loops-in-p4")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,13 @@ _DASK = "needs a Dask cluster; tests/experiments/test_dask_scheduler.py has one 
 _INDEX = (
     "installs packages from the index, in make test-long; tests/bmv2_commands/test_course.py has the parts"
 )
+
+PAPERS = [
+    *(f"fanin run paper:{name}" for name in ("switchml", "klenk", "atp", "go-back-n", "hedera", "dctcp")),
+    *("fanin run paper:megatron", "fanin run paper:llama-3"),
+    *("fanin run paper:irn --results irn", "fanin run paper:irn-roce --results roce"),
+]
+_PAPER = "up to a minute and a half; tests/experiments/test_papers.py runs points of each"
 
 # Why a command does not run in the tests.
 EXEMPT = {
@@ -102,6 +110,7 @@ EXEMPT = {
     "--load nothing,loop,bound-loop,cache-walk": _BESIDE,
     "fanin bench virtual --most 8 --htsim csg-htsim/sim/datacenter/htsim_eqds": _HTSIM,
     "fanin validate --tier papers": _A_MINUTE,
+    **dict.fromkeys(PAPERS, _PAPER),
     "fanin validate --tier simulators": _TWO_MINUTES,
     "fanin soak --live --seeds 200": "an hour; tests/assurance/soak/test_live.py runs three seeds, or all of them",
     ". .venv/bin/activate": "makes sense in a terminal alone",
@@ -480,6 +489,7 @@ def text_of(document: str) -> str:
     return (ROOT / document).read_text()
 
 
+@functools.cache
 def commands(document: str) -> list[tuple[str, list[str]]]:
     """The commands of a document, in order, each with the lines that it is shown to print."""
     found: list[tuple[str, list[str]]] = []

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,10 @@ from fanin.experiments.sweep import run_points
 from tests.experiments.points import points
 from tests.experiments.watch import Watch
 
-distributed = pytest.importorskip("distributed", reason="Dask is not installed")
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("distributed") is None, reason="Dask is not installed"),
+]
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,7 +62,9 @@ def cluster(folder: Path, workers: int) -> Iterator[DaskCluster]:
             stack.enter_context(dask("worker", "--nthreads=1", "--no-nanny", file=file))
             for _ in range(workers)
         ]
-        with distributed.Client(scheduler_file=str(file), timeout=60, set_as_default=False) as client:
+        from distributed import Client  # half a second, which each process of pytest would need
+
+        with Client(scheduler_file=str(file), timeout=60, set_as_default=False) as client:
             if workers:
                 client.wait_for_workers(workers, timeout=60)
             address = client.scheduler.address
@@ -136,6 +141,8 @@ def test_a_file_that_a_worker_has_not_or_has_otherwise_is_refused(tmp_path: Path
                 "program_sha256": None,
                 "protocol_sha256": None,
                 "algorithm_sha256": None,
+                "traffic_trace_sha256": None,
+                "arrivals_trace_sha256": None,
             },
         )
     files = dask_scheduler._files(point)

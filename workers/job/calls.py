@@ -15,6 +15,7 @@ job slow.
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 import traceback
@@ -28,6 +29,7 @@ from typing import Any, TypeVar, cast
 
 from fanin.native.text import printable
 from fanin.workers.collective import CollectiveError
+from fanin.workers.job.environment import STOPPED_BY
 
 # Time in a call after which a worker asks who is waited for; also the interval between questions.
 SLOW_SECONDS = 5.0
@@ -35,7 +37,6 @@ _REPORT_SECONDS = 0.25  # time in a call after which a worker reports the call
 _LONGEST_ERROR = 1000  # characters of an error that are passed on
 _TIMES_SECONDS = 1.0  # between two messages with the times of calls
 _BLOCK = 64  # consecutive calls whose times are kept
-_LAST_SECONDS = 1.0  # how much later than the worker that failed another one may end
 _PACKAGE = str(Path(__file__).parents[2])  # where fanin's own code is
 _LONGEST_WHAT = 100  # characters of a call in such a message, which keep it far smaller than a socket buffer
 
@@ -229,8 +230,11 @@ def shorten_tracebacks(calls: Calls) -> None:
         code = next((f for f in reversed(frames) if not f.f_code.co_filename.startswith(_PACKAGE)), frames[0])
         place = f"{code.f_code.co_filename}:{code.f_lineno}"
         print(f"{place}: rank {calls.rank} stopped: {printable(calls.failure)}", file=sys.stderr)
-        # `fanin launch` reports the worker that ends first, and ends the others: let that be the one that has failed.
-        time.sleep(_LAST_SECONDS)
+        if file := os.environ.get(
+            STOPPED_BY
+        ):  # `fanin launch` then reports those workers, which may end later
+            with suppress(OSError):
+                Path(file).write_text(" ".join(map(str, calls.causes)))
 
     sys.excepthook = print_error
 

@@ -17,6 +17,7 @@ FOLDER = Path(__file__).parents[3] / "scenarios"
 
 def test_each_file_has_a_name() -> None:
     files = {scenario_file(f"lesson:{path.stem}").resolve() for path in FOLDER.glob("lessons/*.toml")}
+    files |= {scenario_file(f"paper:{path.stem}").resolve() for path in FOLDER.glob("papers/*.toml")}
     files |= {scenario_file(f"scenario:{path.stem}").resolve() for path in FOLDER.glob("*.toml")}
     assert files == {
         path for path in FOLDER.rglob("*.toml") if path.parent.name not in ("networks", "protocols")
@@ -49,4 +50,6 @@ def test_a_name_that_is_none_is_answered_with_all_there_are(given: str) -> None:
     assert {tomllib.loads(scenario_file(name).read_text())["description"] for name in names} == {
         line.strip().partition("  ")[2] for line in lines
     }
-    assert len(names) == len([*FOLDER.glob("*.toml"), *FOLDER.glob("lessons/*.toml")])
+    assert len(names) == len(
+        [*FOLDER.glob("*.toml"), *FOLDER.glob("lessons/*.toml"), *FOLDER.glob("papers/*.toml")]
+    )

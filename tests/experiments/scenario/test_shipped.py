@@ -19,7 +19,7 @@ from tests.experiments.watch import Watch
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[3] / "scenarios"
-SCENARIOS = sorted([*FOLDER.glob("*.toml"), *FOLDER.glob("lessons/*.toml")])
+SCENARIOS = sorted([*FOLDER.glob("*.toml"), *FOLDER.glob("lessons/*.toml"), *FOLDER.glob("papers/*.toml")])
 
 
 def test_there_are_some() -> None:

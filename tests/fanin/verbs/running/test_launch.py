@@ -313,6 +313,30 @@ def test_only_the_rank_whose_call_differs_prints_a_traceback(up, script):
     assert "fanin launch: rank 2 on h2 failed: exit status 1" in lines
 
 
+# Rank 1 fails, and ends only when rank 0 has ended, which alone holds the pipe open for writing.
+FAILS_AND_ENDS_LAST = """
+import atexit, os, sys
+import fanin, numpy as np
+pipe = os.open(sys.argv[1], os.O_RDONLY if os.environ["RANK"] == "1" else os.O_RDWR)
+comm = fanin.init()
+if comm.rank == 1:
+    atexit.register(os.read, pipe, 1)
+comm.allreduce(np.ones(3, np.float32 if comm.rank == 0 else object))
+"""
+
+
+@live
+def test_the_rank_that_has_failed_is_reported_even_if_others_end_before_it(up, script, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    file = script(FAILS_AND_ENDS_LAST)
+    done = launch(up, file, tmp_path / "pipe")
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert [line for line in lines if "Traceback" in line] == ["[1] Traceback (most recent call last):"]
+    assert "fanin launch: rank 1 on h2 failed: exit status 1" in lines
+    assert "fanin launch: rank 0 on h1 ended with the others: exit status 1" in lines
+
+
 @live
 def test_who_waits_for_a_rank_that_has_ended_is_told_which(up, script):
     done = launch(up, script(LEAVES))
