@@ -135,7 +135,11 @@ export async function start(): Promise<void> {
 }
 
 export async function load(name: string, kept: Kept = {}): Promise<void> {
+  // What is under way belongs to the program before this one, and so does what another load is still waiting for.
+  const of = ++change;
+  clearTimeout(timer);
   const found = await get<PresetProgram>(`programs/${encodeURIComponent(name)}`);
+  if (of !== change) return;
   original = found;
   batch(() => {
     preset.value = name;
@@ -153,7 +157,9 @@ export async function load(name: string, kept: Kept = {}): Promise<void> {
   if (kept.scenario) scenario.value = { ...EMPTY, ...kept.scenario };
   else if (found.stf) {
     busy.value = "loading";
-    scenario.value = (await ask<{ scenario: Scenario }>("load", { stf: found.stf })).scenario;
+    const loaded = await ask<{ scenario: Scenario }>("load", { stf: found.stf });
+    if (of !== change) return;
+    scenario.value = loaded.scenario;
     beginning = JSON.stringify(scenario.value);
   } else scenario.value = EMPTY;
   if (!kept.scenario) beginning = JSON.stringify(scenario.value);

@@ -288,3 +288,34 @@ def test_everything_that_is_used_has_a_name(reader: Reader) -> None:
     assert reader.chromium.execute_script(script) == []
     assert "next step" in reader.texts("dialog")[0]
     assert "leave the editor" in reader.texts("dialog")[0]
+
+
+# Requests from the first that `held` accepts on wait until release(), so that a test decides what is under way.
+HOLD = """
+window.waiting = [];
+window.held = (request) => request.do === "run";
+const send = WebSocket.prototype.send;
+WebSocket.prototype.send = function (text) {
+  if (window.waiting.length || window.held(JSON.parse(text))) window.waiting.push([this, text]);
+  else send.call(this, text);
+};
+window.release = (next) => {
+  window.held = next;
+  for (const [socket, text] of window.waiting.splice(0)) send.call(socket, text);
+};
+"""
+
+
+def test_another_program_never_shows_steps_of_the_one_before(reader: Reader) -> None:
+    reader.open("program=firewall")
+    reader.chromium.execute_script(HOLD)
+    keys = ActionChains(reader.chromium)
+    keys.key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
+    reader.wait(lambda: reader.chromium.execute_script("return waiting.length"))
+    Select(reader.one("select")).select_by_value("balancer")
+    reader.wait(lambda: not reader.texts(".step"))
+    reader.chromium.execute_script("release((request) => request.do === 'check')")
+    reader.wait(lambda: reader.chromium.execute_script("return waiting.length"))  # the new program's
+    assert reader.texts(".step") == []
+    reader.chromium.execute_script("release(() => false)")
+    reader.wait(lambda: reader.texts(".step"))
