@@ -286,6 +286,7 @@ def test_a_vectors_size_needs_a_unit(file: Path) -> None:
         ("loss", "--set loss: write KEY=VALUE"),
         ("loss=0,2", "links.loss: is 2"),
         ("links=3", "--set links: unknown key"),
+        ("name=other", "--set name: only the file has this key; for another folder of results: --results"),
     ],
 )
 def test_changes_are_checked_like_the_file(file: Path, change: str, words: str) -> None:
