@@ -205,7 +205,13 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
         work.note(line)
     if complaints:
         failed = sum(map(len, complaints.values()))
-        raise failure(verb, "\n".join([f"{failed} of {len(rows)} points failed", *_grouped(complaints)]))
+        lines = [f"{failed} of {len(rows)} points failed", *_grouped(complaints)]
+        programs = {row["program"] for row in rows if row.get("program") and row["error"] is not None}
+        lines += [
+            f"the program of these points may be wrong; test it with fanin stf {one} TEST.stf"
+            for one in programs
+        ]
+        raise failure(verb, "\n".join(lines))
 
 
 def _grouped(points: Mapping[str, Sequence[str]]) -> Iterator[str]:

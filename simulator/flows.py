@@ -46,12 +46,16 @@ _PORTS_DRAW = 2  # separates draws of ports from other draws with the same seed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSpec:
-    """One flow: `size` bytes of payload from host `source` to host `destination`, beginning at `start` (seconds)."""
+    """One flow: `size` bytes of payload from host `source` to host `destination`, beginning at `start` (seconds).
+
+    `kind` is a number that results carry; by it, scripts tell flows apart. It changes nothing in the run.
+    """
 
     source: str
     destination: str
     size: int
     start: float = 0.0
+    kind: int = 100  # of ordinary flows in HPCC's simulations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from fanin.controller.requirements import PROGRAM
 from fanin.experiments.scenario.tools import BMV2, P4C, ToolError
@@ -33,6 +35,9 @@ settings.register_profile(
     max_examples=sized(20, 100),
 )
 settings.load_profile("any machine")
+# Otherwise it takes constants from all modules that are loaded, which depends on the tests that have run before. And
+# each process reads all of fanin and of its tests for them.
+providers._get_local_constants = Constants
 
 JOBS = Path(__file__).parent / "workers" / "job"
 

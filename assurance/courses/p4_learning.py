@@ -67,8 +67,12 @@ EXPERIMENTS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "*": ((_SCRIPTS, *_PINGALL), _REACHED),
 }
-# What these need is not there to be tried.
-NOT_TRIED = {"frrouters": "FRRouting", "simple_fast_convergence": "FRRouting", "tofino": "a Tofino SDE"}
+# What these networks need, and where p4-utils looks for it.
+NEEDED = {
+    "frrouters": ("FRRouting", Path("/usr/local/sbin/zebra")),
+    "simple_fast_convergence": ("FRRouting", Path("/usr/local/sbin/zebra")),
+    "tofino": ("a Tofino SDE", Path("/home/p4/bf-sde")),
+}
 
 
 def networks(checkout: Path) -> list[Path]:
@@ -123,7 +127,10 @@ def main(arguments: Iterable[str] | None = None) -> int:
     for network in networks(checkout):
         if parts and not any(part in str(network) for part in parts):
             continue
-        needed = next((tool for name, tool in NOT_TRIED.items() if name in network.parts), None)
+        needed = next(
+            (tool for name, (tool, place) in NEEDED.items() if name in network.parts and not place.exists()),
+            None,
+        )
         if needed is not None:
             print(f"| {network} | not tried: needs {needed} | – |", flush=True)
             continue

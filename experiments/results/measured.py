@@ -100,6 +100,27 @@ class ServingTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class JobTimes:
+    """The completion times of jobs that arrive by a trace, from the arrival to the last sum of the last worker.
+
+    Attributes:
+        jobs: Number of jobs.
+        mean_job_seconds: Mean completion time; the median and `p95_seconds` are those of every run.
+        p99_job_seconds: 99th percentile of the completion times.
+        mean_job_wait_seconds: Mean time for which a job waits for hosts and slots; part of its completion time.
+        jobs_seconds: The completion time of each job, in the order of arrivals.
+        makespan_seconds: Time from the first arrival to the end of the last job.
+    """
+
+    jobs: int
+    mean_job_seconds: float
+    p99_job_seconds: float
+    mean_job_wait_seconds: float
+    jobs_seconds: tuple[float, ...]
+    makespan_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingProgress:
     """The progress of long trainings that fail and continue from their last checkpoints; means over trainings.
 
@@ -198,6 +219,7 @@ class Measured:
     traffic: FlowTimes | None = None
     progress: TrainingProgress | None = None
     serving: ServingTimes | None = None
+    arrivals: JobTimes | None = None
     workers_left: int | None = None
     faults: tuple[FaultOutcome, ...] = ()
 
@@ -235,12 +257,14 @@ def mean_window(windows: Sequence[float | None]) -> float | None:
 
 def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
     """Return a flat row: the settings in effect, the measurements, and `rest`."""
-    columns = asdict(replace(measured, usage=None, traffic=None, progress=None, serving=None, faults=()))
+    columns = asdict(
+        replace(measured, usage=None, traffic=None, progress=None, serving=None, arrivals=None, faults=())
+    )
     usage = {} if measured.usage is None else {"usage": measured.usage.as_columns()}
     drops, events = columns.pop("drops"), columns.pop("link_events")
     effective = {"window": columns.pop("window"), "segments": columns.pop("segments")}
     effective |= columns.pop("recovery") or {}
-    for name in ("curve", "usage", "traffic", "progress", "serving", "faults"):
+    for name in ("curve", "usage", "traffic", "progress", "serving", "arrivals", "faults"):
         del columns[name]
     return {
         **setting_columns(settings),
@@ -255,6 +279,7 @@ def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
         **(measured.traffic or FlowTimes()).as_columns(),
         **(asdict(measured.progress) if measured.progress else {}),
         **(asdict(measured.serving) if measured.serving else {}),
+        **(asdict(measured.arrivals) if measured.arrivals else {}),
         **fault_columns(measured.faults),
         **_speed(settings, measured),
         "limited_by": measured.limit,

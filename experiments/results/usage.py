@@ -1,6 +1,6 @@
 """Counts of each link and each worker in a run, from counters and clocks alone.
 
-They are written to links.parquet, workers.parquet and, if queues were sampled, queues.parquet.
+They are written to links.parquet, workers.parquet and, if there are any, queues.parquet and flows.parquet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pyarrow import parquet
 
 from fanin.native.files import replacing
 
-LINKS, WORKERS, QUEUES = "links.parquet", "workers.parquet", "queues.parquet"
+LINKS, WORKERS, QUEUES, FLOWS = "links.parquet", "workers.parquet", "queues.parquet", "flows.parquet"
+FCT = "fct"  # a folder with a text file for each point that has flows
 
 Phase = Literal["job", "after"]
 
@@ -121,16 +122,44 @@ class QueueSample:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowUse:
+    """A flow outside of jobs that has arrived.
+
+    Attributes:
+        source: The host that sent it.
+        destination: The host that received it.
+        source_rank: Rank of the source.
+        destination_rank: Rank of the destination.
+        port: Its destination port in the trace; 100, that of ordinary flows in HPCC's simulations, without one.
+        bytes: Bytes of payload.
+        start: When it began, in seconds from the beginning of the run.
+        seconds: Time until its last byte had arrived.
+        alone_seconds: The time that it takes alone on its links (models/alone.py).
+    """
+
+    source: str
+    destination: str
+    source_rank: int
+    destination_rank: int
+    port: int
+    bytes: int
+    start: float
+    seconds: float
+    alone_seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The counts of one run: links that carried or dropped something, workers by rank, and samples of queues.
+    """The counts of one run: links that carried or dropped something, workers by rank, samples of queues, and flows.
 
-    Diagnosis needs no samples: from_columns() and read_usage() leave them out.
+    Diagnosis needs neither samples nor flows: from_columns() and read_usage() leave them out.
     """
 
     links: tuple[LinkUse, ...]
     workers: tuple[WorkerUse, ...]
     queues: tuple[QueueSample, ...] = ()
+    flows: tuple[FlowUse, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -143,6 +172,7 @@ class Usage:
             "links": [asdict(link) for link in self.links],
             "workers": [asdict(worker) for worker in self.workers],
             "queues": [asdict(sample) for sample in self.queues],
+            "flows": [asdict(flow) for flow in self.flows],
         }
 
     @classmethod
@@ -174,12 +204,37 @@ def spans(workers: Sequence[WorkerUse]) -> NDArray[np.float64]:
 
 def write_usage(found: Mapping[str, Mapping[str, Sequence[Row]]], folder: Path) -> None:
     """Write the counts of points, by their keys, as tables that replace earlier ones in the folder."""
-    for part, name in (("links", LINKS), ("workers", WORKERS), ("queues", QUEUES)):
+    for part, name in (("links", LINKS), ("workers", WORKERS), ("queues", QUEUES), ("flows", FLOWS)):
         rows = [{"key": key, **row} for key, usage in found.items() for row in usage.get(part, ())]
         (folder / name).unlink(missing_ok=True)
         if rows:
             with replacing(folder / name) as new:
                 parquet.write_table(pa.Table.from_pylist(rows), new)
+    for earlier in (folder / FCT).glob("*.txt"):
+        earlier.unlink()
+    for key, usage in found.items():
+        if flows := usage.get("flows"):
+            (folder / FCT).mkdir(exist_ok=True)
+            with replacing(folder / FCT / f"{key}.txt") as new:
+                new.write_text(_fct_lines(flows))
+
+
+def _fct_lines(flows: Sequence[Row]) -> str:
+    """Return a line for each flow in the order of their ends, as HPCC's scripts read them.
+
+    The columns are the addresses of source and destination, their ports (0 for the source), bytes, and in ns when the
+    flow began, how long it took, and how long it takes alone.
+    """
+    return "".join(
+        f"{_address(flow['source_rank'])} {_address(flow['destination_rank'])} 0 {flow['port']} {flow['bytes']} "
+        f"{1e9 * flow['start']:.0f} {1e9 * flow['seconds']:.0f} {1e9 * flow['alone_seconds']:.0f}\n"
+        for flow in sorted(flows, key=lambda flow: flow["start"] + flow["seconds"])
+    )
+
+
+def _address(rank: int) -> str:
+    """Return the address that HPCC's simulator gives to the host with this number: 11.x.y.1, as hexadecimal digits."""
+    return f"{0x0B000001 + (rank // 256 << 16) + (rank % 256 << 8):08x}"
 
 
 def read_usage(folder: Path) -> dict[str, Usage]:

@@ -280,9 +280,9 @@ def _change(document: dict[str, Any], change: str) -> None:
     if not name or not equals or not values:
         raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
     path = KEYS.get(name) or tuple(name.split("."))
-    if name == "name":
+    if name in ("name", "description"):
         raise ScenarioError(
-            "--set name: only the file has this key; for another folder of results: --results FOLDER"
+            f"--set {name}: only the file can set it; for another folder of results, use --results DIR"
         )
     if path not in (*KEYS.values(), _HOSTS, ("topology",), _COMPUTE):
         in_tables = _CALLED_OTHERWISE.get(name) or [
@@ -437,6 +437,9 @@ def _find_files(point: dict[str, Any], folder: Path) -> None:
         named = workload["trace"] if isinstance(workload["trace"], list) else [workload["trace"]]
         if all(isinstance(name, str) for name in named):
             workload["trace"] = [str((folder / name).resolve()) for name in named]
+    for table in (point.get("traffic"), point.get("arrivals")):
+        if isinstance(table, dict) and isinstance(table.get("trace"), str):
+            table["trace"] = str((folder / table["trace"]).resolve())
 
 
 def _fill_in_workload(point: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from fanin.controller.plan import PathChoice
 from fanin.controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS, Job, aggregation_tree
 from fanin.experiments.protocol import OURS, Protocol, protocol_of
 from fanin.experiments.scenario.placement import Placement, place
+from fanin.experiments.scenario.tables.arrivals import Arrivals
 from fanin.experiments.scenario.tables.compression import Compression
 from fanin.experiments.scenario.tables.congestion import Congestion
 from fanin.experiments.scenario.tables.decoding import Decoding
@@ -67,7 +68,7 @@ FILES = (
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
     *("payload", "priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
-    *("failures", "decoding", "serving"),
+    *("failures", "decoding", "serving", "arrivals"),
 )
 
 # Keys that a table parallelism replaces, or that do not work for a model that is cut.
@@ -173,6 +174,10 @@ class Settings(Table):
         Field(
             description="virtual: requests that workers answer; replaces all-reduces, and so size and repetitions"
         ),
+    ] = None
+    arrivals: Annotated[
+        Arrivals | None,
+        Field(description="virtual: jobs that arrive and leave by a trace; replaces size and repetitions"),
     ] = None
     repetitions: Annotated[int, Field(ge=1, description="number of all-reduces in a run")] = 1
     window: Annotated[
@@ -346,7 +351,11 @@ class Settings(Table):
     @property
     def _between_stages(self) -> bool:
         """Return whether workers send data to each other from host to host, next to all-reduces."""
-        if self.serving is not None or (self.workload is not None and self.workload.trace):
+        if (
+            self.serving is not None
+            or self.arrivals is not None
+            or (self.workload is not None and self.workload.trace)
+        ):
             return True
         return self.parallelism is not None and self.parallelism.model > 1
 
@@ -399,8 +408,11 @@ class Settings(Table):
     def as_vectors(self) -> Self:
         """Return these settings with the vectors that a training, or decoding, sums instead of its table.
 
-        The vector of serving is an answer.
+        The vector of serving is an answer, and that of arrivals the largest one of a job.
         """
+        if self.arrivals is not None:
+            size = max(job.size for job in self.arrivals.jobs)
+            return self.model_copy(update={"size": size, "repetitions": 1})
         if self.serving is not None:
             size = self.serving.vector_bytes
             return self.model_copy(update={"size": size, "repetitions": 1})
@@ -459,8 +471,8 @@ class Settings(Table):
             yield f"algorithm: {problem}"
         if self.hosts and (self.workers is not None or self.placement != "packed"):
             yield "hosts: replaces workers and placement; leave those out"
-        if [self.size, self.training, self.decoding, self.serving].count(None) != 3:
-            yield "size: give size, such as '4 MB', or one of the tables training, decoding and serving"
+        if [self.size, self.training, self.decoding, self.serving, self.arrivals].count(None) != 4:
+            yield "size: give size, such as '4 MB', or one of the tables training, decoding, serving and arrivals"
         if self.training is not None and self.sparsity:
             yield "sparsity: is that of random vectors, and a training has gradients; leave out one of them"
         if self._servers_needed > len(self._outside):
@@ -520,7 +532,9 @@ class Settings(Table):
         if self.training is not None:
             yield from self.training.problems(len(self.members))
         for table in [
-            name for name in ("training", "decoding", "serving") if getattr(self, name) is not None
+            name
+            for name in ("training", "decoding", "serving", "arrivals")
+            if getattr(self, name) is not None
         ]:
             for name in self._changed(*_NOT_PARALLEL, "parallelism", "repetitions"):
                 yield f"{name}: cannot be combined with {table}; leave out one of them"
@@ -546,6 +560,12 @@ class Settings(Table):
                 yield f"min_workers: is {self.min_workers}, more than the {len(self.members)} workers; reduce it"
             if self.collective != "all-reduce" or self.compression.kind != "none":
                 yield "min_workers: works with plain all-reduces only; leave out collective and compression"
+        if self.arrivals is not None:
+            yield from self.arrivals.problems(len(self.members), algorithm_names())
+            if self.implementation.make_server is not None and not self._outside:
+                yield f"workers: jobs of protocol {self.implementation.name} need hosts for servers; leave some out"
+            if self.trees > 1:
+                yield "trees: cannot be combined with arrivals; leave out one of them"
         if self.serving is not None:
             yield from self.serving.problems(len(self.members))
         if self.failures is not None and (self.step is None or self.traffic is None):
@@ -564,6 +584,7 @@ class Settings(Table):
                 own = f"window for each of {trees} trees" if trees > 1 else "window"
                 yield f"other_job.window: together with {own} exceeds the {SLOTS:,} slots of a switch; reduce one"
         if self.traffic is not None:
+            yield from self.traffic.problems(len(self.network.hosts))
             rates = {self.network.links_of(name)[0].rate_bits_per_second for name in bystanders}
             if None in rates and self.traffic.load is not None:
                 yield "traffic.load: is a share of the hosts' links, which have no rate; set the topology's rate"
@@ -655,6 +676,7 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
 
 # Tables whose names are part of their keys' short names.
 _IN_NAMES = {
+    "arrivals",
     "burst",
     "compression",
     "congestion",

@@ -22,7 +22,11 @@ from fanin.experiments.schedule_file import is_file
 from fanin.native.python_file import PythonFileError
 from fanin.topologies.model import Topology
 
-DIGESTS = tuple(f"{name}_sha256" for name in FILES)  # columns of results
+_TRACES = ("traffic", "arrivals")  # tables with a key trace
+DIGESTS = (
+    *(f"{name}_sha256" for name in FILES),
+    *(f"{name}_trace_sha256" for name in _TRACES),
+)  # columns of results
 
 _compiled = cache(compile_program)
 
@@ -152,7 +156,7 @@ def _contents(protocol: Protocol, settings: Settings) -> bytes:
 def digests(settings: Settings) -> dict[str, Any]:
     """Return columns of results with a digest of each of the user's files, which show when one changes; None: ours."""
     found: dict[str, Any] = {}
-    for name, column in zip(FILES, DIGESTS, strict=True):
+    for name in FILES:
         path: Path | None = getattr(settings, name)
         content = None
         if name == "protocol":
@@ -164,5 +168,9 @@ def digests(settings: Settings) -> dict[str, Any]:
             content = _compiled(path, settings.compiler).device_config
         elif path:
             content = path.read_bytes()
-        found[column] = content and hashlib.sha256(content).hexdigest()
+        found[f"{name}_sha256"] = content and hashlib.sha256(content).hexdigest()
+    for name in _TRACES:
+        table = getattr(settings, name)
+        trace: Path | None = table.trace if table else None
+        found[f"{name}_trace_sha256"] = trace and hashlib.sha256(trace.read_bytes()).hexdigest()
     return found

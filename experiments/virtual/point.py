@@ -13,10 +13,11 @@ from fanin.experiments.models.timers import recovery, ring_recovery, virtual_win
 from fanin.experiments.results.checking import Errors, Oracle, Promise, oracle_of
 from fanin.experiments.results.measured import FlowTimes, Measured, mean_window
 from fanin.experiments.results.recording import Vector
-from fanin.experiments.results.usage import Usage
+from fanin.experiments.results.usage import FlowUse, Usage
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.decoding import FIRST_SUMS, Decoding
 from fanin.experiments.schedule_file import use
+from fanin.experiments.virtual.arrivals import run_arrivals
 from fanin.experiments.virtual.chain import run_chain
 from fanin.experiments.virtual.failures import train_for_long
 from fanin.experiments.virtual.faults import Faults
@@ -76,6 +77,8 @@ def run_virtual(
         return run_training(settings.training, summed, switch, cluster_spec(summed), oracle)
     if settings.serving is not None:
         return run_serving(settings.as_vectors, settings.serving, switch)
+    if settings.arrivals is not None:
+        return run_arrivals(settings.as_vectors, settings.arrivals, switch)
     if settings.decoding is not None:
         return _decode(settings, settings.decoding, switch)
     if settings.parallelism is not None:
@@ -164,7 +167,9 @@ def run_virtual(
         ),
         wait_seconds=float(np.mean(waits)),
         other_job_seconds=others.median_seconds if others else None,
-        usage=Usage(links, tuple(workers_of(settings, cluster)), sampler.samples),
+        usage=Usage(
+            links, tuple(workers_of(settings, cluster)), sampler.samples, tuple(_flow_uses(settings, flows))
+        ),
         traffic=_times_of(settings, wanted, flows) if flows else None,
         progress=progress,
         workers_left=len(stations),
@@ -204,6 +209,23 @@ def _times_of(settings: Settings, wanted: Sequence[Request], flows: Flows) -> Fl
         for request, flow in zip(wanted, found, strict=True)
     ]
     return FlowTimes.of([flow.size for flow in found], [flow.seconds for flow in found], slowdowns)
+
+
+def _flow_uses(settings: Settings, flows: Flows | None) -> Iterator[FlowUse]:
+    """Yield every flow of hosts outside the job."""
+    alone, network = Alone(settings), settings.network
+    for flow in flows.completed if flows else ():
+        yield FlowUse(
+            source=flow.source,
+            destination=flow.destination,
+            source_rank=network.host(flow.source).rank,
+            destination_rank=network.host(flow.destination).rank,
+            port=flow.kind,
+            bytes=flow.size,
+            start=flow.start,
+            seconds=flow.seconds,
+            alone_seconds=alone.seconds(flow.source, flow.destination, flow.size),
+        )
 
 
 def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> Flows | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.traffic import Sizes, Traffic
+from fanin.experiments.workloads.flow_trace import read_flows
 from fanin.simulator.flows import FinishedFlow, FlowSpec
 
 # Cumulative distributions of flow sizes in bytes, with straight lines between the points. Web search is from DCTCP's
@@ -146,6 +147,24 @@ def _fan_out(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list
     return found
 
 
+def _traced(settings: Settings, traffic: Traffic, _: Sequence[str]) -> list[Request]:
+    """Let any hosts send the flows of a trace, in which they are numbered by their ranks."""
+    assert traffic.trace is not None
+    names = [host.name for host in settings.network.ranked_hosts]
+    return [
+        (
+            FlowSpec(
+                source=names[flow.source],
+                destination=names[flow.destination],
+                size=flow.size,
+                start=traffic.begin + flow.start,
+                kind=flow.port,
+            ),
+        )
+        for flow in read_flows(traffic.trace)
+    ]
+
+
 _PATTERNS: dict[str, Callable[[Settings, Traffic, Sequence[str]], list[Request]]] = {
     "poisson": _poisson,
     "on-off": _on_off,
@@ -154,6 +173,7 @@ _PATTERNS: dict[str, Callable[[Settings, Traffic, Sequence[str]], list[Request]]
     "fan-out": _fan_out,
     "checkpoint": _checkpoint,
     "read": _read,
+    "trace": _traced,
 }
 
 

@@ -31,6 +31,7 @@ from fanin.options import (
 from fanin.output import say
 from fanin.testbed.sandbox import SandboxError, enter
 from fanin.topologies.errors import NetworkError
+from fanin.topologies.units import percent_text
 
 if TYPE_CHECKING:
     from fanin.experiments.demo import Demo
@@ -161,5 +162,9 @@ def show(measured: Demo) -> None:
     )
     say(fill(comparison, 80))
     if by_processors := [run for run in measured.runs if run.measured.limit == "processors"]:
-        names = ", ".join(f"{run.name} {run.settings.algorithm}" for run in by_processors)
+        names = ", ".join(
+            f"{run.name} {run.settings.algorithm}"
+            + (f" with {percent_text(loss)} loss" if (loss := run.settings.links.mean_loss) else "")
+            for run in by_processors
+        )
         say(fill(f"Processors, not links, set the time of: {names}", 80))

@@ -67,7 +67,7 @@ class ChecksumWriter:
         out.comment(
             "Whether this checksum is the partial one, and its header and the next ones reach the packet's end."
         )
-        out.line("UNUSED_STATIC")
+        out.line("INLINE")
         function = self.names.identifier("is_partial_", name)
         with out.block(f"bool {function}(const struct state *s, const struct packet *p)"):
             pointer = layout.header_pointer(total.field.header)
@@ -92,7 +92,7 @@ class ChecksumWriter:
 
     def _write_pseudo_sum(self, out: Writer, name: str, total: TransportSum) -> None:
         function = self.names.identifier("pseudo_sum_", name)
-        out.line("UNUSED_STATIC")
+        out.line("INLINE")
         with out.block(f"uint16_t {function}(const struct state *s, const struct packet *p)"):
             out.line("(void)s, (void)p;")
             body = self.calculations.summed(out, total.pseudo, f"calculation {name}")

@@ -224,12 +224,20 @@ class ParserWriter:
         if not choices:
             out.line(f"goto {self.label(default)};")
             return
+        compared = {
+            number
+            for choice in choices
+            for number, width in enumerate(state.key_widths)
+            if choice.value_set is not None or _compared(choice, number, width)
+        }
         with out.block():
             for number, (key, width) in enumerate(zip(state.key, state.key_widths, strict=True)):
                 kind = unsigned_type(width)
                 value = expressions.value(key)
                 code = expressions.masked(key, (1 << width) - 1).code if value.low < 0 else value.cast(kind)
-                out.line(f"const {kind} key{number} = {code};")
+                # A compiler warns about a variable without a use.
+                write = out.line if number in compared else out.trace_line
+                write(f"const {kind} key{number} = {code};")
             keys = [word for n, width in enumerate(state.key_widths) for word in c_words(f"key{n}", width)]
             out.trace(RecordKind.SELECT, self.actions.numbers.of(state), *keys)
             for choice in choices:
@@ -262,9 +270,9 @@ class ParserWriter:
         if choice.values is None or choice.masks is None:
             return "1"
         tests = []
-        for number, (value, mask, width) in enumerate(zip(choice.values, choice.masks, widths, strict=True)):
+        for number, (value, width) in enumerate(zip(choice.values, widths, strict=True)):
             full = (1 << width) - 1
-            kept = full if mask is None else mask & full
+            kept = _compared(choice, number, width)
             if not kept:
                 continue
             kind, key = unsigned_type(width), f"key{number}"
@@ -273,6 +281,13 @@ class ParserWriter:
             wanted = constant_operand(kind, value & kept)
             tests.append(operate("==", key, wanted, kind) if kind == WIDE else f"{key} == {wanted}")
         return " && ".join(tests) or "1"
+
+
+def _compared(choice: Transition, number: int, width: int) -> int:
+    """Return the bits of a key that a choice without a value set compares."""
+    mask = None if choice.masks is None else choice.masks[number]
+    full = (1 << width) - 1
+    return full if mask is None else mask & full
 
 
 def _lookaheads(node: object) -> list[Lookahead]:

@@ -78,6 +78,8 @@ EXEMPT = {
             "~/p4-course/bin/pip install --no-deps ./p4-utils",
             "cd p4-learning/exercises/03-L2_Flooding/thrift/solution",
             "sudo python3 network-all-ports.py",
+            "sudo apt-get install frr",
+            "sudo ln -s /usr/lib/frr/*d /usr/lib/frr/zebra /usr/local/sbin/",
             "python -m fanin.assurance.courses.p4_learning ~/p4-learning ~/p4-course",
             "python -m fanin.assurance.courses.programs ~/checkouts/* -D BMV2 --p4c",
             "python -m tests.p4switch.p4runtime.recorded -I ~/sonic-pins "

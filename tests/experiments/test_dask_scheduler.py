@@ -141,6 +141,8 @@ def test_a_file_that_a_worker_has_not_or_has_otherwise_is_refused(tmp_path: Path
                 "program_sha256": None,
                 "protocol_sha256": None,
                 "algorithm_sha256": None,
+                "traffic_trace_sha256": None,
+                "arrivals_trace_sha256": None,
             },
         )
     files = dask_scheduler._files(point)

@@ -18,7 +18,6 @@ from fanin.controller.telemetry import Event
 from fanin.controller.tree import Job, aggregation_tree
 from fanin.experiments.diagnosis.diagnose import diagnose
 from fanin.experiments.protocol import Protocol, protocol_of
-from fanin.experiments.results.files import read_rows
 from fanin.experiments.results.measured import Measured, row
 from fanin.experiments.scenario.file import ScenarioError, load_scenario
 from fanin.experiments.virtual.point import run_virtual
@@ -32,6 +31,7 @@ from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.slotted import SlottedWorker
 from tests.fanin.command import run
+from tests.protocols.live import right_sums_of, run_live
 from tests.protocols.mutants import FAULTY, protocol_with, switch_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("atp")]
@@ -330,29 +330,10 @@ def test_a_run_without_congestion_marks_gets_a_warning(tmp_path: Path) -> None:
 
 # -- live networks ---------------------------------------------------------------------------------------------------
 
-LIVE = """
-name = "live"
-protocol = "PROTOCOL"
-world = "live"
-size = "40 kB"
-repetitions = 2
-workers = 3
-links.loss = 0.01
-[topology.leaf_spine]
-spines = 1
-leaves = 2
-hosts_per_leaf = 2
-rate = "200 Mb/s"
-"""
-
 
 @pytest.mark.live
 def test_in_a_live_network_its_server_runs_on_a_host(tmp_path: Path) -> None:
-    (tmp_path / "live.toml").write_text(LIVE.replace("PROTOCOL", "atp"))
-    done = run("run", "live.toml", "--results", "results", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (row,) = read_rows(tmp_path / "results")
-    assert (row["protocol"], row["error"], row["violations"]) == ("atp", None, 0)
+    row = right_sums_of("atp", tmp_path)
     # A vector and its sum of 40 packets each, a barrier, and some again. With those of the server it would be 109.
     assert 75 < row["packets_per_worker"] < 105
 
@@ -364,8 +345,7 @@ def test_a_server_that_fails_in_a_live_network_ends_the_run_and_its_log_is_named
     protocol_with(atp, "self._take(packets[first])", "self._take(packets[first][1 / 0])", tmp_path)
     included = str(atp.program.parents[2] / "p4src")
     (tmp_path / "program.p4").write_text(atp.program.read_text().replace("../../p4src", included))
-    (tmp_path / "live.toml").write_text(LIVE.replace("PROTOCOL", "."))
-    done = run("run", "live.toml", "--results", "results", cwd=tmp_path)
+    done = run_live(".", tmp_path)
     assert done.returncode == 1
     assert "the protocol's server has ended; see" in done.stdout + done.stderr
     (log,) = tmp_path.rglob("server.log")

@@ -15,7 +15,6 @@ from fanin.controller.errors import ControllerError
 from fanin.controller.tree import Job, aggregation_tree
 from fanin.experiments.protocol import Protocol, protocol_of
 from fanin.experiments.results.checking import oracle_of
-from fanin.experiments.results.files import read_rows
 from fanin.experiments.scenario.file import load_scenario
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
@@ -25,7 +24,7 @@ from fanin.topologies.shapes import leaf_spine
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.slotted import SlottedWorker
-from tests.fanin.command import run
+from tests.protocols.live import right_sums_of
 from tests.protocols.mutants import FAULTY, protocol_with, switch_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("thc")]
@@ -207,10 +206,4 @@ def test_a_training_reaches_the_accuracy_of_exact_sums(adding_switch: Engine, tm
 
 @pytest.mark.live
 def test_in_a_live_network_its_sums_are_right(tmp_path: Path) -> None:
-    (tmp_path / "live.toml").write_text(
-        SCENARIO.replace("WORLD", 'world = "live"\nsize = "40 kB"\nrepetitions = 2')
-    )
-    done = run("run", "live.toml", "--results", "results", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (row,) = read_rows(tmp_path / "results")
-    assert (row["protocol"], row["error"], row["violations"]) == ("thc", None, 0)
+    right_sums_of("thc", tmp_path)

@@ -16,7 +16,6 @@ from fanin.controller.telemetry import Event
 from fanin.controller.tree import Job, aggregation_tree
 from fanin.experiments.protocol import Protocol, protocol_of
 from fanin.experiments.results.checking import oracle_of
-from fanin.experiments.results.files import read_rows
 from fanin.experiments.scenario.file import load_scenario
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
@@ -24,7 +23,7 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
 from fanin.topologies.link import LinkProperties
 from fanin.topologies.shapes import leaf_spine
-from tests.fanin.command import run
+from tests.protocols.live import right_sums_of
 from tests.protocols.mutants import FAULTY, protocol_with, switch_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trio")]
@@ -205,26 +204,6 @@ def test_a_training_does_not_wait_for_workers_that_stall(timing_switch: Engine, 
     assert some.curve.accuracy[-1] > all_of_them.curve.accuracy[-1] - 0.1
 
 
-LIVE = """
-name = "live"
-protocol = "trio"
-world = "live"
-size = "40 kB"
-repetitions = 2
-workers = 3
-links.loss = 0.01
-[topology.leaf_spine]
-spines = 1
-leaves = 2
-hosts_per_leaf = 2
-rate = "200 Mb/s"
-"""
-
-
 @pytest.mark.live
 def test_in_a_live_network_its_sums_are_right(tmp_path: Path) -> None:
-    (tmp_path / "live.toml").write_text(LIVE)
-    done = run("run", "live.toml", "--results", "results", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (row,) = read_rows(tmp_path / "results")
-    assert (row["protocol"], row["error"], row["violations"]) == ("trio", None, 0)
+    right_sums_of("trio", tmp_path)

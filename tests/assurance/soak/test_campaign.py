@@ -20,6 +20,7 @@ from fanin.controller.plan import plan_forwarding
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )

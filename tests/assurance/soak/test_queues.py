@@ -175,7 +175,7 @@ def _caught(switch: Engine, soonest: int) -> bool:
     return any(_goes_wrong(draw_scenario(seed), switch) for seed in (soonest, *range(WITHIN)))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
 def test_a_mutant_of_what_links_do_is_caught(
     switch: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mutant: Mutant

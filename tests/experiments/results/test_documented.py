@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from fanin.experiments.results.usage import LinkUse, QueueSample, WorkerUse
+from fanin.experiments.results.usage import FlowUse, LinkUse, QueueSample, WorkerUse
 from fanin.experiments.scenario.settings import Settings, table_in
 from fanin.topologies.link import ETHERNET_OVERHEAD
 from fanin.workers.wire import packet_dtype
@@ -20,7 +20,12 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 @pytest.mark.parametrize(
     ("kind", "file"),
-    [(LinkUse, "links.parquet"), (WorkerUse, "workers.parquet"), (QueueSample, "queues.parquet")],
+    [
+        (LinkUse, "links.parquet"),
+        (WorkerUse, "workers.parquet"),
+        (QueueSample, "queues.parquet"),
+        (FlowUse, "flows.parquet"),
+    ],
 )
 def test_every_column_has_a_row_with_its_unit(kind: type, file: str) -> None:
     _, _, rest = (DOCS / "reference" / "results.md").read_text().partition(f"| column of `{file}` | unit |")

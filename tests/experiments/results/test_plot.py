@@ -412,6 +412,6 @@ def test_of_many_columns_an_error_names_families_and_close_matches() -> None:
     text = str(error.value)
     assert "did you mean 'traffic_p77_seconds'" in text
     assert (
-        "there are 205 columns, listed in the first line of results.csv; among them traffic_… (200)" in text
+        "There are 205 columns, listed in the first line of results.csv; among them traffic_… (200)" in text
     )
     assert len(text) < 300

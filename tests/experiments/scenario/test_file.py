@@ -236,7 +236,7 @@ def test_every_key_is_a_column(file: Path) -> None:
         ("values = 100\n" + NETWORK, "values: is 100, must be 64, 128, 256 or 512"),
         (
             "[training]\n" + NETWORK,
-            "size: give size, such as '4 MB', or one of the tables training, decoding and serving",
+            "size: give size, such as '4 MB', or one of the tables training, decoding, serving and arrivals",
         ),
         ("[plot]\nx = 'loss'\n" + NETWORK, "plot.y: missing; add it"),
         ("size = 1\n", "cannot be read as TOML"),
@@ -274,6 +274,10 @@ def test_a_vectors_size_needs_a_unit(file: Path) -> None:
             f"--set los: unknown key; did you mean 'loss' or 'slots'? There are {len(KEYS) + 1} keys, ",
         ),
         (
+            "name=other",
+            "--set name: only the file can set it; for another folder of results, use --results DIR",
+        ),
+        (
             "bits=16",
             "--set bits: unknown key; did you mean values (512 or 128 integers of 16 bits in a packet",
         ),
@@ -286,7 +290,6 @@ def test_a_vectors_size_needs_a_unit(file: Path) -> None:
         ("loss", "--set loss: write KEY=VALUE"),
         ("loss=0,2", "links.loss: is 2"),
         ("links=3", "--set links: unknown key"),
-        ("name=other", "--set name: only the file has this key; for another folder of results: --results"),
     ],
 )
 def test_changes_are_checked_like_the_file(file: Path, change: str, words: str) -> None:

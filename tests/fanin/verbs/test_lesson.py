@@ -452,7 +452,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name in SMALLER)) for name in sorted(POINTS)]

@@ -23,8 +23,8 @@ struct metadata_t {
 parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {
         packet.extract(hdr.h);
-        transition select(hdr.h.optional, hdr.h.a) {
-            (0, 9): nine;
+        transition select(hdr.h.optional, hdr.h.a, hdr.h.b) {
+            (0, 9, _): nine;
             default: accept;
         }
     }
