@@ -89,14 +89,31 @@ def pipeline_bubble(case: Case) -> Finding | None:
         return None
     others, each = cut.pipeline - 1, cut.micro_batches_each(len(case.settings.members))
     share = others / (each * cut.chunks) * float(np.median(case.computing)) / case.seconds
-    enough = ceil(others / cut.chunks * (1 - _AIM) / _AIM) * cut.copies(len(case.settings.members))
+    # Never fewer than now, where the bubble is smaller already.
+    enough = max(
+        ceil(others / cut.chunks * (1 - _AIM) / _AIM) * cut.copies(len(case.settings.members)),
+        2 * cut.micro_batches,
+    )
     return Finding(
         "pipeline bubble",
         min(share, case.idle or 0.0),
         f"{each} micro-batches pass {cut.pipeline} stages in a step, so that each stage waits for {percent(share)} of "
         f"the time while the pipeline fills and drains; workers compute for {percent(1 - (case.idle or 0.0))} of it",
-        f"use more micro-batches (parallelism.micro_batches = {enough} or more leave a bubble of {percent(_AIM)}), "
-        "interleave stages (parallelism.chunks), or use fewer stages (parallelism.pipeline)",
+        f"{_more_micro_batches(case.settings, enough)}, interleave stages "
+        "(parallelism.chunks), or use fewer stages (parallelism.pipeline)",
+    )
+
+
+def _more_micro_batches(settings: Settings, enough: int) -> str:
+    """Return how to have `enough` micro-batches in a step that sums gradients of as many samples as before."""
+    if settings.workload:
+        keys = f"a smaller workload.micro_batch, or a larger workload.global_batch; {enough} or more micro-batches"
+        return f"use more micro-batches ({keys} leave a bubble of at most {percent(_AIM)})"
+    assert settings.parallelism is not None
+    less = enough / settings.parallelism.micro_batches
+    return (
+        f"use more and smaller micro-batches (parallelism.micro_batches = {enough}, with forward, backward and "
+        f"activations divided by {less:g}, leaves a bubble of at most {percent(_AIM)})"
     )
 
 

@@ -123,7 +123,10 @@ def read_results(path: Path) -> tuple[dict[str, Any], list[Row]]:
     if path.is_dir():
         found = next((path / name for name in (PARQUET, JSON, JOURNAL) if (path / name).exists()), None)
         if found is None:
-            raise ResultsError(f"{path}: has no {PARQUET}; create it with fanin run or fanin sweep")
+            fix = "create it with fanin run or fanin sweep"
+            if inside := sorted(one.parent for one in path.glob(f"*/{PARQUET}")):
+                fix = f"name one of its folders, such as {inside[0]}"
+            raise ResultsError(f"{path}: has no {PARQUET}; {fix}")
         path = found
     about: dict[str, Any] = {}
     try:

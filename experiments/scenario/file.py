@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -234,7 +235,10 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         text = read_bytes(path, _MOST_BYTES).decode()
         return text, tomllib.loads(text)
     except OSError as error:
-        raise ScenarioError(f"{path} cannot be read: {error.strerror}") from None
+        there = {one.stem: one for one in path.parent.glob("*.toml")}
+        meant = get_close_matches(path.stem, there, 1)
+        hint = f"; did you mean {there[meant[0]]}?" if meant else ""
+        raise ScenarioError(f"{path} cannot be read: {error.strerror}{hint}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         if set(path.suffixes) & _TRACES:
             raise ScenarioError(

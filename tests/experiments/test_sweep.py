@@ -124,3 +124,9 @@ def test_a_folder_without_results_and_one_that_is_not_there_are_refused_by_name(
         read_rows(tmp_path)
     with pytest.raises(ResultsError, match="none: does not exist"):
         read_rows(tmp_path / "none")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "results.parquet").touch()
+    with pytest.raises(
+        ResultsError, match=r"has no results\.parquet; name one of its folders, such as .*/mine$"
+    ):
+        read_rows(tmp_path)

@@ -113,6 +113,26 @@ def test_in_network_aggregation_is_not_advised_where_it_runs(switch: Engine) -> 
     assert "nic_rate" in named.change
 
 
+def test_more_micro_batches_of_a_cut_model_shorten_a_step_as_promised(switch: Engine) -> None:
+    """Times of a table `parallelism` are of one micro-batch, so more of them alone would be more work."""
+    cut = {"pipeline": 4, "layers": 4, "micro_batches": 2, "activations": "36 KiB", "bucket": "64 kB"}
+    shape = {"leaves": 1, "spines": 0, "hosts_per_leaf": 4, "rate": "100 Gb/s"}
+    given = {"topology": {"leaf_spine": shape}, "size": "64 kB"}
+    before, found = run(given | {"parallelism": cut | {"forward": "18 ms", "backward": "36 ms"}}, switch)
+    named = next(finding for finding in found.findings if finding.cause == "pipeline bubble")
+    advised = re.search(r"micro_batches = (\d+), with .* divided by ([0-9.]+),", named.change)
+    assert advised is not None
+    less = float(advised[2])
+    smaller = {
+        "forward": f"{18 / less} ms",
+        "backward": f"{36 / less} ms",
+        "activations": f"{36 / less:.0f} KiB",
+    }
+    after, then = run(given | {"parallelism": cut | smaller | {"micro_batches": int(advised[1])}}, switch)
+    assert step_seconds(after) == pytest.approx(step_seconds(before) * (1 - named.share) / 0.9, rel=0.05)
+    assert {finding.cause for finding in then.findings} <= {"pipeline bubble"}
+
+
 @pytest.mark.long
 def test_advice_on_settings_never_makes_a_step_longer_and_gains_about_what_it_promises(
     switch: Engine,

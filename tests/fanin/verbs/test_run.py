@@ -229,6 +229,10 @@ def test_a_scenario_that_cannot_be_is_refused_with_status_2(scenario: str, verb:
         2,
         f"fanin {verb}: none.toml cannot be read: No such file or directory",
     )
+    misspelt = scenario.replace(".toml", ".tml")
+    assert invoke(verb, misspelt)[1].endswith(
+        f"cannot be read: No such file or directory; did you mean {scenario}?"
+    )
 
 
 @pytest.mark.parametrize(
