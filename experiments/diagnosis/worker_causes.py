@@ -163,7 +163,8 @@ def buckets(case: Case) -> Finding | None:
         return None
     best = min(known, key=lambda size: (known[size], -size))
     saved = known[0] - known[best]
-    share = min(saved / case.step_seconds, case.saved_at_most)
+    # The step may be shorter already than the model predicts for the present buckets.
+    share = min(saved / case.step_seconds, 1 - known[best] / case.step_seconds, case.saved_at_most)
     if share <= 0:
         return None
     few = len(step_parts(tried[best], elements)[0])
