@@ -103,14 +103,19 @@ def diagnose(row: Row, usage: Usage | None) -> Diagnosis:
         return Diagnosis((stuck,), "links waited for one another")
     if row.get("error") is not None:
         raise DiagnosisError(f"the run failed: {row['error']}")
-    if usage is None or not usage.links or not usage.workers:
-        raise DiagnosisError(
-            "the results have no counts of links and workers (links.parquet, workers.parquet); run the scenario again"
-        )
     try:
         settings = Settings.model_validate_json(row["settings"])
     except (KeyError, ValidationError) as error:
         raise DiagnosisError(f"its settings cannot be read; run the scenario again: {error}") from None
+    for name in ("arrivals", "serving"):
+        if getattr(settings, name) is not None:
+            raise DiagnosisError(
+                f"it has a table {name}, and only runs of a single job are diagnosed; its times are in the results"
+            )
+    if usage is None or not usage.links or not usage.workers:
+        raise DiagnosisError(
+            "the results have no counts of links and workers (links.parquet, workers.parquet); run the scenario again"
+        )
     case = Case(settings, row, usage)
     # While a pipeline fills and drains, nobody waits for the network.
     bubble = pipeline_bubble(case)

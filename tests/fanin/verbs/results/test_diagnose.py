@@ -271,3 +271,17 @@ def test_results_that_do_not_suffice_are_named(tmp_path: Path) -> None:
     write_results([made([1.0]) | {"error": "RunError: h1 is gone"}], {}, tmp_path / "failed")
     status, output = invoke(tmp_path / "failed")
     assert (status, "the run failed: RunError: h1 is gone" in output) == (1, True)
+
+
+def test_jobs_of_a_trace_are_not_diagnosed(tmp_path: Path) -> None:
+    text = "arrival,workers,size,rounds\n0,2,4000,1\n"
+    (tmp_path / "jobs.csv").write_text(text)
+    shape = {"leaves": 1, "spines": 0, "hosts_per_leaf": 2, "rate": "1 Gb/s"}
+    settings = Settings.model_validate(
+        {"topology": {"leaf_spine": shape}, "arrivals": {"trace": tmp_path / "jobs.csv"}}
+    )
+    made_of = row(settings, run_virtual(settings, load_switch()))
+    write_results([made_of], {}, tmp_path / "jobs")
+    status, output = invoke(tmp_path / "jobs")
+    assert status == 1
+    assert "has a table arrivals, and only runs of a single job are diagnosed" in output
