@@ -269,3 +269,14 @@ def loads_of(job: JobView, now: Snapshot, before: Snapshot, moving: float) -> It
             used = 8 * carried / link.rate
             at_work = min(1.0, used / moving) if moving else used
             yield LinkLoad(link.name, 8 * carried, link.rate, link.built_rate, used, at_work)
+
+
+def others_of(job: JobView, now: Snapshot, before: Snapshot) -> dict[str, float]:
+    """Return what each host outside of the job sends, in bits/s, without those that send nothing."""
+    mine = {*job.hosts, *now.switches}
+    found = {
+        link.sender: 8 * (per_second(link.bytes, then.bytes, now.at - before.at) or 0.0)
+        for link, then in zip(now.links, before.links, strict=True)
+        if link.sender not in mine
+    }
+    return {host: sent for host, sent in found.items() if sent > 0}

@@ -6,7 +6,7 @@ A link that is full while data moves is a limit (call_times.py); one that is ful
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal
@@ -20,6 +20,7 @@ from fanin.testbed.monitoring.call_times import (
     calls_of,
     groups_of,
     loads_of,
+    others_of,
     ranks_of,
 )
 from fanin.testbed.monitoring.snapshot import JobView, Snapshot
@@ -29,6 +30,7 @@ Cause = Literal[
     "straggler",
     "slow link",
     "full link",
+    "noisy neighbour",
     "loss",
     "this machine",
     "latency",
@@ -51,6 +53,7 @@ _TWICE, _FULLER = 2.0, 0.5
 _SLOWED = 0.8  # share of the rate of its neighbours, or of its own before, below which a link is slow
 _BUSY = 0.9  # utilization of processors from which they are the limit
 _STANDS_OUT = 0.5  # share of all waiting for the last worker that one worker must cause
+_FOREIGN = 0.2  # share of what a full link carries that others must send to be named
 _WORTH = 0.2  # share of the time that more overlap must save to be worth a change
 _OVERLAPPED = 0.25  # share of the time in which data moves that must be hidden, or there is no overlap
 _MANY = 4  # calls in a step from which they are buckets
@@ -143,7 +146,8 @@ def explain_slow(
     ranks = tuple(ranks_of(job, by_rank, calls, activity or [None] * len(times)))
     links = tuple(sorted(loads_of(job, now, before, moving), key=lambda link: -link.moving))
     groups = groups_of(calls, by_rank, seconds)
-    found = _Causes(job, ranks, links, late, moving, groups, len(calls), seconds)
+    others = others_of(job, now, before)
+    found = _Causes(job, ranks, links, others, late, moving, groups, len(calls), seconds)
     causes = sorted(found.causes(now, before, processors), key=lambda cause: -cause.share)
     return Slowness(
         seconds,
@@ -160,7 +164,7 @@ def explain_slow(
 
 
 _LATE = frozenset({"straggler", "waiting"})
-_NETWORK = frozenset({"slow link", "full link", "loss"})
+_NETWORK = frozenset({"slow link", "full link", "noisy neighbour", "loss"})
 
 
 def _summary(causes: Sequence[SlowCause]) -> str:
@@ -183,6 +187,7 @@ class _Causes:
     job: JobView
     ranks: Sequence[RankTimes]
     links: Sequence[LinkLoad]
+    others: Mapping[str, float]
     waiting: float
     moving: float
     groups: Sequence[CallGroup]
@@ -199,7 +204,7 @@ class _Causes:
         if straggler is not None and straggler.share >= _NAMED:
             known.append(straggler)
         known += [cause for cause in (self._data_loader(), self._no_overlap()) if cause is not None]
-        if self.moving >= _NAMED and not {"slow link", "full link", "loss"} & {one.cause for one in known}:
+        if self.moving >= _NAMED and not _NETWORK & {one.cause for one in known}:
             known.append(self._small_calls(processors))
         computing = self._computing - self._idle
         if not known or computing > max(cause.share for cause in known):
@@ -344,6 +349,23 @@ class _Causes:
                 headline,
                 f"{evidence}. The median link has {quantity_text(round(usual), RATES)}",
                 "fix the link, or place no worker behind it",
+            )
+        # A link between switches carries at least what one of the job's hosts sends.
+        own = max(
+            (link.bits_per_second for link in self.links if link.name.split(" → ")[0] in self.job.hosts),
+            default=0.0,
+        )
+        foreign = min(sum(self.others.values()), most.bits_per_second - own)
+        if most.name.split(" → ")[0] not in self.job.hosts and foreign >= _FOREIGN * most.bits_per_second:
+            hosts = ", ".join(sorted(self.others, key=self.others.__getitem__, reverse=True))
+            are = "is outside this job, sends" if len(self.others) == 1 else "are outside this job, send"
+            return SlowCause(
+                "noisy neighbour",
+                share * min(1.0, foreign / most.bits_per_second),
+                f"{most.name} is full with packets of other hosts, too",
+                f"{evidence}; {hosts}, which {are} {foreign / 1e6:,.4g} Mb/s",
+                "place the jobs on different leaves, give them separate links, or let links mark packets (ecn_bytes), "
+                "so that the jobs share the links",
             )
         return SlowCause(
             "full link",

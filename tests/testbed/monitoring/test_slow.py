@@ -116,6 +116,29 @@ def test_links_that_are_all_full_are_a_limit_of_the_network() -> None:
     assert "also full: 7 other directions" in cause.evidence
 
 
+@pytest.mark.parametrize(("foreign", "found"), [(60_000_000, "noisy neighbour"), (5_000_000, "full link")])
+def test_hosts_outside_of_the_job_that_fill_its_uplink_are_named(foreign: int, found: str) -> None:
+    def look(at: float) -> Snapshot:
+        def link(sender: str, receiver: str, carried: int) -> LinkView:
+            count = int(carried * (at - NOW + SECONDS) / 8)
+            return usual.links[0].model_copy(
+                update={"sender": sender, "receiver": receiver, "packets": count, "bytes": count}
+            )
+
+        usual = links(at, used=0.3)
+        more = (link("leaf1", "spine1", 90_000_000), link("h5", "leaf1", foreign))
+        return usual.model_copy(update={"links": (*usual.links, *more)})
+
+    calls = times(dict.fromkeys(HOSTS, 0.001), 0.1)
+    slow = explain_slow(JOB, [calls[host] for host in HOSTS], look(NOW), look(NOW - SECONDS), 0.3)
+    [cause] = slow.causes
+    assert cause.cause == found
+    if found == "noisy neighbour":
+        assert "h5, which is outside this job, sends 60 Mb/s" in cause.evidence
+        assert cause.share == pytest.approx(0.99 * 0.91 * 60 / 90, abs=0.02)
+        assert "different leaves" in cause.change
+
+
 @pytest.mark.parametrize(
     ("processors", "expected"), [(0.3, "latency"), (0.97, "this machine")], ids=["idle", "busy"]
 )
