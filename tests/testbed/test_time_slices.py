@@ -12,7 +12,8 @@ from fanin.testbed import time_slices
 
 def _run(script: str) -> str:
     """What a process prints; its slices are not this one's."""
-    start = "import os, subprocess, sys\nfrom fanin.testbed import time_slices\n"
+    # Another test may have shortened those of this process, which it inherits.
+    start = "import os, subprocess, sys\nfrom fanin.testbed import time_slices\ntime_slices.restore()\n"
     return subprocess.run(
         [sys.executable, "-c", start + script], capture_output=True, text=True, check=True
     ).stdout.strip()

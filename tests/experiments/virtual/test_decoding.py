@@ -88,7 +88,7 @@ def test_what_a_worker_reads_between_two_sums() -> None:
         ),
         (
             {"size": "4 MB"},
-            "size: give size, such as '4 MB', or one of the tables training, decoding and serving",
+            "size: give size, such as '4 MB', or one of the tables training, decoding, serving and arrivals",
         ),
         ({"repetitions": 3}, "repetitions: cannot be combined with decoding"),
         ({"world": "live"}, "decoding: is virtual only"),

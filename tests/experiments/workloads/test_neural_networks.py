@@ -67,7 +67,7 @@ def test_buckets_have_all_gradients_in_the_order_in_which_they_are_ready(name: s
 
 def test_an_unknown_name_is_refused_with_all_that_there_are() -> None:
     with pytest.raises(
-        ValueError, match=r"did you mean 'resnet-50'.*there are resnet-50, bert-large"
+        ValueError, match=r"did you mean 'resnet-50'.*There are resnet-50, bert-large"
     ) as refused:
         neural_network_named("resnet50")
     assert all(name in str(refused.value) for name in NEURAL_NETWORKS)

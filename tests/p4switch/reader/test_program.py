@@ -201,8 +201,8 @@ def test_the_c_is_readable(config: Callable[[str], bytes]) -> None:
     """P4 names, the source lines, and the statement as one would write it."""
     source = translate(read_program(config("router")))
     assert (
-        "static void action_ingress_forward(struct state *s, struct packet *p, const uint64_t *data) {"
-        in source
+        "INLINE void action_ingress_forward(struct state *s, struct packet *p, struct ingress_metadata *m, "
+        "const uint64_t *data) {" in source
     )
     assert "hdr.ipv4.ttl = hdr.ipv4.ttl - 1 */" in source
     assert (
