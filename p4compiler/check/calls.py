@@ -519,10 +519,14 @@ def ordered(
     """Return the arguments in the order of the parameters. None stands for an optional one that was left out.
 
     Raises:
-        CompileError: If an argument is missing, is given twice, or matches no parameter.
+        CompileError: If an argument is missing, is given twice, or matches no parameter, or if only some have names.
     """
     given: dict[str, nodes.Argument] = {}
     arguments = node.arguments or ()
+    for argument in arguments:
+        if (argument.name is None) != (arguments[0].name is None):
+            hint = f"write {name}({', '.join(f'{p} = ...' for p in parameters)})"
+            raise error(argument.span, "either all arguments have names, or none has", hint)
     for position, argument in enumerate(arguments):
         if argument.name is not None:
             key = argument.name

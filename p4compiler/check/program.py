@@ -159,6 +159,8 @@ class _ProgramChecker:
             raise error(node.type.span, f"this '{_PACKAGE}' is not the one of v1model.p4", hint)
         if node.name != "main" and package.name == _PACKAGE:
             raise error(node.name_span, f"the package's instance must be called 'main', not '{node.name}'")
+        if self.blocks:
+            raise error(node.name_span, "the program has two 'main' packages", "keep one of them")
         self.package_annotations = self.constants.annotations(node.annotations)
         bindings: dict[str, types.Type] = {}
         if len(node.arguments) != len(package.parameters):

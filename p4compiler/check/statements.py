@@ -307,6 +307,12 @@ class StatementChecker:
             if node.initial is not None
             else None
         )
+        hidden = self.scopes.current.find(node.name)
+        if isinstance(hidden, ir.Variable) and hidden.parameter:
+            hint = f"choose another name, or leave the type out to change '{node.name}'"
+            raise error(
+                node.name_span, f"'{node.name}' is already the name of a parameter", hint, other=hidden.span
+            )
         variable = ir.Variable(node.name, of, node.name_span, annotations=node.annotations)
         self.scopes.declare(node.name, node.name_span, variable)
         return ir.Declare(node.span, variable, initial)

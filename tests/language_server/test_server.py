@@ -250,7 +250,7 @@ def test_rename_changes_every_use(project: Project) -> None:
     ("line", "word", "name", "reason"),
     [
         ("actions =", "forward", "drop", "'drop' is declared twice"),
-        ("meta.count = now", "now", "meta", "a value of type bit<16> has no member"),
+        ("meta.count = now", "now", "meta", "'meta' is already the name of a parameter"),
         ("meta.count = now", "now", "seen", "wrong"),
         ("meta.count = now", "now", "if", "not a name"),
         ("meta.count = now", "now", "a b", "not a name"),

@@ -355,6 +355,20 @@ def test_an_unknown_property_is_a_warning(build: Build) -> None:
     assert compiled.warnings[0].hint == "did you mean 'size'?"
 
 
+@pytest.mark.parametrize("body", ["bit<16> p = 1; meta.x = p;", "if (p == 1) { bit<8> p; }"])
+def test_a_variable_does_not_hide_a_parameter(complain: Complain, body: str) -> None:
+    found = complain(locals=f"action a(bit<16> p) {{ {body} }}", apply="a(1);")
+    assert first_line(found) == "'p' is already the name of a parameter"
+    assert "note: the other is here" in found
+
+
+@pytest.mark.parametrize("arguments", ["1, y = 2", "x = 1, 2"])
+def test_all_arguments_have_names_or_none_has(complain: Complain, arguments: str) -> None:
+    found = complain(locals="action a(in bit<8> x, in bit<8> y) { }", apply=f"a({arguments});")
+    assert first_line(found) == "either all arguments have names, or none has"
+    assert "\n  hint: write a(x = ..., y = ...)" in found
+
+
 @pytest.mark.parametrize(
     ("properties", "name"),
     [
@@ -423,6 +437,13 @@ def test_a_switch_knows_the_tables_actions(complain: Complain) -> None:
 )
 def test_parsers_that_are_wrong(complain: Complain, parser: str, message: str) -> None:
     assert first_line(complain(parser=parser)) == message
+
+
+def test_a_program_has_one_main(tmp_path: Path) -> None:
+    path = tmp_path / "test.p4"
+    path.write_text(source() + "V1Switch(P(), V(), I(), E(), U(), D()) main;\n")
+    with pytest.raises(CompileError, match="the program has two 'main' packages"):
+        compile_file(path)
 
 
 def test_a_program_without_main_is_an_error(tmp_path: Path) -> None:
