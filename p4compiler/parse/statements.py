@@ -244,6 +244,11 @@ class StatementParser(ExpressionParser):
             name = self.token.text
             if name == "goto":
                 raise error(self.token.span, "P4 has no goto", f"write transition {self.peek().text};")
+            if name in ("action", "table", "control", "parser", "header", "struct", "enum"):
+                where = "before apply" if name in ("action", "table") else "to the top level of the program"
+                raise error(
+                    self.token.span, f"{name}s are declared outside of statements", f"move it {where}"
+                )
             replacement = counterpart(name)
             hint = f"write {replacement}" if replacement else suggestion(name, sorted(self.type_names))
             raise error(self.token.span, f"there is no type '{name}'", hint)

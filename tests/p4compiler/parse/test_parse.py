@@ -242,7 +242,9 @@ def test_a_brace_that_is_never_closed_is_the_one_named(line: int, column: int, p
 def test_an_unclosed_brace_tells_what_went_wrong_with_it() -> None:
     with pytest.raises(CompileError) as failure:
         program("control c() {\n    action a() { x = 1;\n    table t { }\n    apply { }\n}")
-    assert str(failure.value).endswith("what follows is wrong from line 3 on: there is no type 'table'")
+    assert str(failure.value).endswith(
+        "what follows is wrong from line 3 on: tables are declared outside of statements"
+    )
 
 
 def test_a_name_that_hides_a_type_is_a_value_until_its_scope_ends() -> None:
