@@ -111,13 +111,24 @@ def oversubscription(case: Case) -> Finding | None:
 
 def _faster_uplinks(case: Case, switch: str) -> str:
     """Return what to change about the links above a switch."""
-    if case.role(switch) == "server":
-        change = f"use more or faster network cards for {switch} (nics_per_server, nic_rate)"
-    else:
+    settings, in_network = case.settings, case.settings.algorithm == "in-network"
+    if case.role(switch) != "server":
         change = "use more or faster uplinks, or place fewer workers on each leaf"
-    if case.settings.algorithm == "in-network":
-        return change
-    return f"{change}; in-network aggregation sends one vector up instead of many"
+        return change if in_network else f"{change}; {_ONE_VECTOR}"
+    cards = sum(case.tier(node) > case.tier(switch) for node in case.topology.neighbours(switch).values())
+    faster = f"use faster network cards for {switch} (nic_rate)"
+    if not in_network:
+        return (
+            f"{faster}, or more of them (nics_per_server) with paths = 'spray' or 'adaptive'; {_ONE_VECTOR}"
+        )
+    trees = min(cards, SLOTS // case.window)
+    if trees > settings.trees:
+        unused = f"{switch} has {cards} network cards, and a tree uses one"
+        return f"set trees = {trees}: {unused}; or {faster}"
+    return f"{faster}, or more of them with as many trees (nics_per_server, trees)"
+
+
+_ONE_VECTOR = "in-network aggregation sends one vector up instead of many"
 
 
 def _ratio(case: Case, way: Direction) -> float:

@@ -16,7 +16,7 @@ from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.step import Step
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.native.text import counted
-from fanin.topologies.units import BYTES, quantity_text
+from fanin.topologies.units import BYTES, percent_text, quantity_text
 
 # -- A worker for which the others wait because it calls late or computes longer
 
@@ -175,8 +175,15 @@ def buckets(case: Case) -> Finding | None:
         f"{better}, and {1e6 * known[0]:,.0f} us with the present ones"
     )
     key = "workload" if settings.workload else "step"
-    mebibytes = max(1, round(best / 2**20))
-    change = f"set {key}.bucket = '{quantity_text(best, BYTES)}' (DDP: bucket_cap_mb={mebibytes})"
+    change = f"set {key}.bucket = '{quantity_text(best, BYTES)}'"
+    if best >= 2**20:
+        change += f" (DDP: bucket_cap_mb={round(best / 2**20)})"
+    if settings.workload and settings.workload.scale < 1:
+        scale = percent_text(settings.workload.scale)
+        change += (
+            f"; at a scale of {scale}, latencies weigh more than in the real step, unless links.delay and "
+        )
+        change += "coalescing are scaled, too"
     if few < now:
         return Finding(
             "small buckets",

@@ -56,13 +56,21 @@ def _escaped(text: str) -> str:
     return escape(printable(text))
 
 
-def page(about: Mapping[str, Any], runs: Sequence[tuple[Row, Usage | None]], place: str) -> str:
+def page(
+    about: Mapping[str, Any],
+    runs: Sequence[tuple[Row, Usage | None]],
+    place: str,
+    price: float = PRICE,
+    clusters: Sequence[int] = CLUSTERS,
+) -> str:
     """Return a page about the results at `place`; the same results give the same page.
 
     Args:
         about: What write_results() got as `about`; it may contain a scenario.
         runs: The rows, each with the counts of its links and workers if there are any.
         place: The path of the results, for the commands that repeat them.
+        price: $ per GPU and hour.
+        clusters: Numbers of GPUs for which waiting is priced.
     """
     rows = [row for row, _ in runs]
     compute = about.get("compute_seconds")
@@ -87,12 +95,12 @@ def page(about: Mapping[str, Any], runs: Sequence[tuple[Row, Usage | None]], pla
         description=_escaped(str(scenario.get("description", ""))),
         state="wrong" if wrong else "faint",
         outcome=f"{outcome}.",
-        overview="\n".join(f"<p>{_escaped(sentence)}</p>" for sentence in sentences(points)),
+        overview="\n".join(f"<p>{_escaped(sentence)}</p>" for sentence in sentences(points, price, clusters)),
         step=_steps(points),
         diagnosis=_diagnosis(points),
         measured=_measured(rows) + _failed(rows),
         figures=_figures(scenario, rows),
-        prices=_prices(points, rows),
+        prices=_prices(points, rows, price, clusters),
         again=_again(about, place),
         settings=_settings(rows),
         provenance=_values({name: _different([row.get(name) for row in rows]) for name in provenance()}),
@@ -167,7 +175,7 @@ def _failed(rows: Sequence[Row]) -> str:
     return _table(_columns(varied(rows), failed) | {"failed with": [row["error"] for row in failed]})
 
 
-def _prices(points: Sequence[Point], rows: Sequence[Row]) -> str:
+def _prices(points: Sequence[Point], rows: Sequence[Row], price: float, clusters: Sequence[int]) -> str:
     """Return the prices of the time that GPUs wait, if it is known how long they compute."""
     known = [(row, point.idle) for row, point in zip(rows, points, strict=True) if point.idle is not None]
     if not known:
@@ -176,16 +184,18 @@ def _prices(points: Sequence[Point], rows: Sequence[Row]) -> str:
     columns = _columns(varied(rows), [row for row, _ in known]) | {
         "idle": [f"{share:.1%}" for share in shares]
     }
-    for gpus in CLUSTERS:
-        hourly = [idle_price(share, gpus) for share in shares]
-        columns[f"{gpus:,} GPUs, $ an hour"] = [round(price) for price in hourly]
-        columns[f"{gpus:,} GPUs, $ a day"] = [round(24 * price) for price in hourly]
-    steps = [point.dollars for point in points if point.idle is not None]
+    for gpus in clusters:
+        hourly = [idle_price(share, gpus, price) for share in shares]
+        columns[f"{gpus:,} GPUs, $ an hour"] = [round(dollars) for dollars in hourly]
+        columns[f"{gpus:,} GPUs, $ a day"] = [round(24 * dollars) for dollars in hourly]
+    steps = [point.gpu_hours for point in points if point.idle is not None]
     if any(steps):
-        columns["1,000 steps, $"] = ["" if price is None else f"{1000 * price:,.3g}" for price in steps]
+        columns["1,000 steps, $"] = [
+            "" if hours is None else f"{1000 * price * hours:,.3g}" for hours in steps
+        ]
     return (
         "<h2>The price of waiting</h2>\n"
-        f"<p>GPUs idle for this share of their time. The price is for all of them, at {PRICE:g} $ an hour each. "
+        f"<p>GPUs idle for this share of their time. The price is for all of them, at {price:g} $ an hour each. "
         "1,000 steps have the price of as many GPUs as the run has workers, whether they compute or idle; compare "
         "algorithms by this.</p>\n"
         f"{_table(columns)}"

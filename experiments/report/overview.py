@@ -13,8 +13,6 @@ from fanin.experiments.results.measured import Row, wait_of
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
 
-_GPUS = CLUSTERS[1]
-
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -26,7 +24,7 @@ class Point:
         problem: Why it cannot; empty if it can.
         step: Its mean step; None if it is not known for how long workers compute.
         idle: The share of the time in which GPUs idle; None if it is not known.
-        dollars: The price of a step in $, for as many GPUs as there are workers; None if it is not known.
+        gpu_hours: The GPU-hours of a step, for as many GPUs as there are workers; None if its time is not known.
     """
 
     name: str
@@ -34,7 +32,7 @@ class Point:
     problem: str
     step: MeanStep | None
     idle: float | None
-    dollars: float | None
+    gpu_hours: float | None
 
     @property
     def lost(self) -> float:
@@ -66,7 +64,8 @@ def _point(row: Row, usage: Usage | None, name: str, compute: float | None) -> P
     if row.get("error") is None and idle is None and compute:
         step = MeanStep(name, compute, 0.0, 0.0, wait_of(row))
         idle, seconds = idle_share(compute, wait_of(row)), compute + wait_of(row)
-    return Point(name, diagnosis, problem, step, idle, price_of(seconds, row["workers"]) if seconds else None)
+    hours = price_of(seconds, row["workers"], price=1.0) if seconds else None
+    return Point(name, diagnosis, problem, step, idle, hours)
 
 
 def _step(case: Case, name: str) -> MeanStep | None:
@@ -81,8 +80,14 @@ def _step(case: Case, name: str) -> MeanStep | None:
     return MeanStep(name, computing - hidden, hidden, loading, exposed)
 
 
-def sentences(points: Sequence[Point]) -> list[str]:
-    """Return the cause of most lost time, what that costs, and what to change, each in a sentence or two."""
+def sentences(points: Sequence[Point], price: float = PRICE, clusters: Sequence[int] = CLUSTERS) -> list[str]:
+    """Return the cause of most lost time, what that costs, and what to change, each in a sentence or two.
+
+    Args:
+        points: The points.
+        price: $ per GPU and hour.
+        clusters: Numbers of GPUs, of which the middle one is named.
+    """
     known = [point for point in points if point.diagnosis is not None]
     if not known:
         return [f"The cause is not known: {points[0].problem}."] if points else []
@@ -101,15 +106,21 @@ def sentences(points: Sequence[Point]) -> list[str]:
     if idle:
         most = max(idle, key=lambda point: point.idle or 0.0)
         share = most.idle or 0.0
-        hourly = idle_price(share, _GPUS)
+        gpus = clusters[len(clusters) // 2]
+        hourly = idle_price(share, gpus, price)
         where = f" with {most.name}" if len(points) > 1 else ""
         said.append(
-            f"GPUs idle for {share:.1%} of the time{where}. With {_GPUS:,} GPUs at {PRICE:g} $ an hour each, that "
+            f"GPUs idle for {share:.1%} of the time{where}. With {gpus:,} GPUs at {price:g} $ an hour each, that "
             f"costs {hourly:,.0f} $ an hour, or {24 * hourly:,.0f} $ a day."
         )
     else:
         said.append(
             "What waiting GPUs cost is not known, because the scenario does not state how long they compute (compute)."
         )
+    steps = [point for point in points if point.gpu_hours]
+    if len(steps) > 1:
+        best = min(steps, key=lambda point: point.gpu_hours or 0.0)
+        cost = 1000 * price * (best.gpu_hours or 0.0)
+        said.append(f"A step costs least with {best.name}: {cost:,.3g} $ for 1,000 steps of its own workers.")
     said += [f"What to change: {finding.change}." for finding in worst.diagnosis.findings]
     return said

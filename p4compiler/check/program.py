@@ -221,6 +221,11 @@ class _ProgramChecker:
             needed = types.substitute(expected.type, own)
             if isinstance(needed, types.TypeVariable):
                 needed = bindings.setdefault(needed.name, parameter.type)
+            if (
+                isinstance(parameter.type, types.ExternInstance) and needed != parameter.type
+            ):  # packets: another block
+                hint += f"; the order is {', '.join(_order(package))}"
+                raise error(span, f"'{block.name}' is not the architecture's {of.name}", hint)
             if needed != parameter.type or parameter.direction != expected.direction:
                 self.scopes.reporter.retract(parameter.span)  # "cannot be written", of this parameter
                 found = f"{parameter.direction} {parameter.type}".strip()

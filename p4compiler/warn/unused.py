@@ -11,6 +11,14 @@ from fanin.p4compiler.reach import calls
 from fanin.p4compiler.rewrite import bodies, expressions, table_expressions, walk
 from fanin.p4compiler.source import Reporter
 
+# The property of a table that takes a direct extern of v1model or PSA, and what does not happen without it.
+_DIRECT = {
+    "direct_counter": ("counters", "is counted"),
+    "direct_meter": ("meters", "is metered"),
+    "DirectCounter": ("psa_direct_counter", "is counted"),
+    "DirectMeter": ("psa_direct_meter", "is metered"),
+}
+
 
 def warn_of_unused(block: ir.Block, reporter: Reporter) -> None:
     """Warn about declarations of a parser or control that are never used."""
@@ -23,6 +31,14 @@ def warn_of_unused(block: ir.Block, reporter: Reporter) -> None:
         if table not in applied and not _is_unused_on_purpose(table.annotations):
             hint = f"write {table.name}.apply(); where it belongs, or remove it"
             reporter.warn(table.span, f"table '{table.name}' is never applied", hint, option="unused")
+    attached = {one for table in block.tables for one in (table.counters, table.meters)}
+    for instance in block.instances:
+        kind = str(instance.type).partition("<")[0]
+        if kind in _DIRECT and instance not in attached and not _is_unused_on_purpose(instance.annotations):
+            key, verb = _DIRECT[kind]
+            message = f"{kind} '{instance.name}' belongs to no table: nothing {verb}"
+            hint = f"write {key} = {instance.name}; in the table"
+            reporter.warn(instance.span, message, hint, option="unused")
     for action in block.actions:
         if action not in called and not _is_unused_on_purpose(action.annotations):
             hint = "list it in a table's actions, call it, or remove it"

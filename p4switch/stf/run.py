@@ -262,6 +262,9 @@ class StfRunner:
         if index.startswith("$") or index in self._entries:
             table, key = self._entry(index, command.line)
             value = self.engine.table(table).counter(key)
+        elif not index[:1].isdigit():
+            added = ", ".join(self._entries) or "none"
+            raise StfError(f"line {command.line}: no entry was added as {index}; IDs are {added}")
         else:
             value = self.engine.counter(self._name("counters", name, command)).read(
                 number(index, command.line)

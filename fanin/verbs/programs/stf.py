@@ -45,6 +45,9 @@ def stf(
     from fanin.p4switch.stf.syntax import StfError
     from fanin.p4switch.trace.text import as_text
 
+    if test.suffix == ".p4" and program.suffix != ".p4":
+        say(f"{test}: is a program; write fanin stf {test} {program}", err=True)
+        raise typer.Exit(2)
     try:
         config = device_config(program, include, define)
         runner = run_stf(config, read_bytes(test).decode(), trace=trace)

@@ -17,6 +17,13 @@ def report(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File to write; report.html in RESULTS by default")
     ] = None,
+    price: Annotated[float, typer.Option(min=0, help="Price of a GPU for an hour, in $")] = 30.0,
+    gpus: Annotated[
+        list[int],
+        typer.Option(
+            min=1, help="GPUs to price; may be repeated; 256, 1,024 and 4,096 by default", show_default=False
+        ),
+    ] = [],  # noqa: B006 - typer's way
 ) -> None:
     """Write results as one self-contained HTML page.
 
@@ -26,9 +33,10 @@ def report(
 
     Examples:
         fanin report results/small-virtual
-        fanin report results/small-virtual -o report.html
+        fanin report results/small-virtual --price 2.5 --gpus 64
     """
     # Imported here to keep --help and the refusal of wrong options fast.
+    from fanin.experiments.models.cost import CLUSTERS
     from fanin.experiments.report.html_report import page
     from fanin.experiments.results.files import ResultsError, read_results, read_runs
 
@@ -40,7 +48,7 @@ def report(
         about, _ = read_results(results)
         runs = read_runs(results)
         path = output or (results if results.is_dir() else results.parent) / "report.html"
-        text = page(about, runs, str(results))
+        text = page(about, runs, str(results), price, gpus or CLUSTERS)
         with naming(path):
             path.write_text(text, encoding="utf-8")
     say(path)

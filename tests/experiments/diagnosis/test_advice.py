@@ -133,6 +133,24 @@ def test_more_micro_batches_of_a_cut_model_shorten_a_step_as_promised(switch: En
     assert {finding.cause for finding in then.findings} <= {"pipeline bubble"}
 
 
+def test_network_cards_that_a_tree_leaves_unused_are_to_be_used_first(switch: Engine) -> None:
+    servers = SERVERS | {"leaves": 2, "spines": 1, "nics_per_server": 2, "nic_rate": "25 Gb/s"}
+    given = {"topology": {"servers": servers}, "size": "4 MB", "algorithm": "in-network"}
+    before, found = run(given, switch)
+    named = next(finding for finding in found.findings if finding.cause == "oversubscription")
+    assert named.change.startswith("set trees = 2: server1 has 2 network cards, and a tree uses one")
+    after, then = run(given | {"trees": 2}, switch)
+    assert step_seconds(after) < 0.7 * step_seconds(before)
+    assert not [finding for finding in then.findings if "set trees" in finding.change]
+
+
+def test_more_cards_are_advised_to_hosts_only_with_paths_that_use_them(switch: Engine) -> None:
+    given = {"topology": {"servers": SERVERS | {"nic_rate": "25 Gb/s"}}, "size": "2 MB", "algorithm": "ring"}
+    _, found = run(given | {"placement": "spread"}, switch)
+    named = next(finding for finding in found.findings if finding.cause == "oversubscription")
+    assert "more of them (nics_per_server) with paths = 'spray' or 'adaptive'" in named.change
+
+
 @pytest.mark.long
 def test_advice_on_settings_never_makes_a_step_longer_and_gains_about_what_it_promises(
     switch: Engine,

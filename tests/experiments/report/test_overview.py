@@ -32,7 +32,10 @@ def ran(switch: Engine, **settings: Any) -> tuple[Row, Usage | None]:
 def test_the_cause_its_price_and_the_change_come_first(switch: Engine) -> None:
     runs = [ran(switch, step=STEP), ran(switch, step=STEP | {"loading": "300 us"})]
     points = points_of(runs, ["a", "b"], None)
-    cause, price, change = sentences(points)
+    cause, price, cheapest, change = sentences(points)
+    dollars = 1000 * 4 * 30 / 3600 * runs[0][0]["step_seconds"]
+    assert cheapest == f"A step costs least with a: {dollars:,.3g} $ for 1,000 steps of its own workers."
+    assert "With 64 GPUs at 2.5 $ an hour each" in sentences(points, 2.5, [64])[1]
     assert re.fullmatch(r"Data loader costs about 4\d% of the time with b\.", cause)
     idle = runs[1][0]["gpu_idle_share"]
     assert price.startswith(

@@ -257,3 +257,12 @@ def test_a_state_in_which_a_warning_is_not_wanted(build: Callable[..., Compiled]
     select = "state start { packet.extract(hdr.h); transition select(hdr.h.a) { 1: accept; } }"
     assert [w.option for w in build(declarations=HEADERS, parser=select).warnings] == ["select-default"]
     assert build(declarations=HEADERS, parser=f'@noWarn("select-default") {select}').warnings == ()
+
+
+def test_a_direct_counter_of_no_table(warned: Warned) -> None:
+    old = "    action drop() {\n"
+    counter = "    direct_counter(CounterType.packets) hits;\n"
+    assert warned((old, counter + old)) == [("unused", "hits")]
+    property_ = "        size = 1024;\n"
+    assert warned((old, counter + old), (property_, property_ + "        counters = hits;\n")) == []
+    assert warned((old, '    @noWarn("unused")\n' + counter + old)) == []

@@ -126,6 +126,7 @@ def test_tables_that_the_compiler_made_are_not_listed(meters: bytes) -> None:
         ("register_write r 1", "takes 3 to 3 words"),
         ("check_counter seen", "check_counter NAME"),
         ("check_counter nothing(1)", "counter nothing does not exist; there are Receive.seen"),
+        ("check_counter seen(sshh)", "no entry was added as sshh; IDs are none"),
         ("add nothing a:1 b()", "table nothing does not exist"),
         ("meter_set_rates packets 1 x", "'x' is not RATE:BURST"),
         ("meter_set_rates packets 9 1:1 1:1", "line 1: Receive.packets: index 9 is not in 0..3"),
@@ -259,3 +260,11 @@ def test_exit_status(tmp_path: Path) -> None:
         test.write_text(text)
         assert CliRunner().invoke(app, ["stf", str(program), str(test)]).exit_code == status
     assert CliRunner().invoke(app, ["stf", str(HERE / "test_stf.py"), str(test)]).exit_code == 2
+
+
+def test_files_in_the_other_order_are_named(tmp_path: Path) -> None:
+    (tmp_path / "router.stf").write_text("")
+    (tmp_path / "router.p4").write_text("")
+    done = CliRunner().invoke(app, ["stf", str(tmp_path / "router.stf"), str(tmp_path / "router.p4")])
+    assert done.exit_code == 2
+    assert f"is a program; write fanin stf {tmp_path / 'router.p4'} {tmp_path / 'router.stf'}" in done.output

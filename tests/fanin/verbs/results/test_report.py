@@ -34,6 +34,16 @@ def test_the_page_is_beside_the_results_unless_said_otherwise(results: Path, tmp
     assert f"fanin rerun {results}" in text
 
 
+def test_prices_are_those_of_ones_own_gpus(tmp_path: Path) -> None:
+    rows = [made([0.002]) | {"gpu_idle_share": 0.5, "step_seconds": 0.004}]
+    write_results(rows, {"name": "try"}, tmp_path)
+    assert invoke(tmp_path, "--price", "2.5", "--gpus", "64")[0] == 0
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "64 GPUs, $ a day" in text
+    assert "1,024 GPUs" not in text
+    assert "2.5 $ an hour" in text
+
+
 def test_what_cannot_be_read_or_written_is_named(results: Path, tmp_path: Path) -> None:
     status, output = invoke(tmp_path / "none")
     assert (status, output.startswith(f"fanin report: {tmp_path / 'none'}: ")) == (2, True)
