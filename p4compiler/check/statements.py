@@ -429,17 +429,23 @@ class StatementChecker:
         if not isinstance(types.scalar(value.type), types.Bits):
             raise error(subject.span, f"a switch over {value.type} is not supported")
         cases: list[tuple[tuple[ir.Expr | None, ...], tuple[ir.Stmt, ...]]] = []
+        seen: dict[int, Span] = {}
         for labels, body in self.cases(node):
             known = tuple(
                 None if isinstance(n, nodes.Anything) else self.constants.constant(n, value.type, "a label")
                 for n in labels
             )
+            for constant, label in zip(known, labels, strict=True):
+                if constant is not None:
+                    if constant.value in seen:
+                        raise error(label.span, "duplicate label", other=seen[constant.value])
+                    seen[constant.value] = label.span
             cases.append((known, self.body(body)))
         return ir.SwitchValue(node.span, value, tuple(cases))
 
     def _switch_action(self, node: nodes.Switch, table: ir.Table) -> ir.ApplyTable:
         cases = []
-        seen: set[ir.Action | None] = set()
+        seen: dict[ir.Action | None, Span] = {}
         for labels, body in self.cases(node):
             actions = []
             for label in labels:
@@ -457,8 +463,8 @@ class StatementChecker:
                 elif not isinstance(label, nodes.Anything):
                     raise error(label.span, "a label is an action of the table, or default")
                 if action in seen:
-                    raise error(label.span, "duplicate label")
-                seen.add(action)
+                    raise error(label.span, "duplicate label", other=seen[action])
+                seen[action] = label.span
                 actions.append(action)
             cases.append((tuple(actions), self.body(body)))
         return ir.ApplyTable(node.span, table, tuple(cases))
@@ -467,7 +473,13 @@ class StatementChecker:
         """Return the cases, each with all labels that fall through to it."""
         result: list[tuple[list[nodes.Expr], nodes.Block]] = []
         labels: list[nodes.Expr] = []
+        default: Span | None = None
         for case in node.cases:
+            if default is not None:
+                hint = "move the default to the end"
+                raise error(case.label.span, "no label comes after default", hint, other=default)
+            if isinstance(case.label, nodes.Anything):
+                default = case.label.span
             labels.append(case.label)
             if case.body is not None:
                 result.append((labels, case.body))

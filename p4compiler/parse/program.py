@@ -497,6 +497,7 @@ class _Parser(StatementParser):
         entries: tuple[nodes.Entry, ...] | None = None
         entries_constant = True
         properties: list[nodes.Property] = []
+        given: dict[str, Span] = {}
         while not self.accept("}"):
             of_property = self.annotations()
             first = self.token.span
@@ -507,6 +508,13 @@ class _Parser(StatementParser):
                 if meant and meant[0] in _STRUCTURED:
                     hint = f"write {meant[0]} = {{ ... }}"
                     raise error(word.span, f"a table has no property '{word.text}'", hint)
+            if word.text in given:
+                hint = "keep one of them"
+                if word.text in _STRUCTURED:
+                    hint = f"write all of it in one {word.text} = {{ ... }}"
+                message = f"table '{name.text}' has '{word.text}' twice"
+                raise error(word.span, message, hint, other=given[word.text])
+            given[word.text] = word.span
             if self.token.text == "{" and word.text in _STRUCTURED:
                 raise error(self.token.span, "expected '=', found '{'", f"write {word.text} = {{ ... }}")
             self.expect("=")

@@ -355,6 +355,46 @@ def test_an_unknown_property_is_a_warning(build: Build) -> None:
     assert compiled.warnings[0].hint == "did you mean 'size'?"
 
 
+@pytest.mark.parametrize(
+    ("properties", "name"),
+    [
+        ("key = { meta.x: exact; } actions = { a; } key = { meta.y: exact; }", "key"),
+        ("actions = { a; } actions = { NoAction; }", "actions"),
+        ("actions = { a; } default_action = a; const default_action = NoAction;", "default_action"),
+        (
+            "key = { meta.x: exact; } actions = { a; } const entries = { 1: a; } const entries = { 2: a; }",
+            "entries",
+        ),
+        ("actions = { a; } counters = c; counters = d;", "counters"),
+    ],
+)
+def test_a_property_given_twice_is_refused(complain: Complain, properties: str, name: str) -> None:
+    counters = "direct_counter(CounterType.packets) c; direct_counter(CounterType.bytes) d;"
+    found = complain(locals=f"{counters} action a() {{ }} table t {{ {properties} }}", apply="t.apply();")
+    assert first_line(found) == f"table 't' has '{name}' twice"
+    assert "note: the other is here" in found
+
+
+@pytest.mark.parametrize(
+    ("subject", "label", "other"), [("t.apply().action_run", "a", "b"), ("meta.x", "1", "0x2")]
+)
+def test_labels_of_a_switch_differ_and_default_is_the_last(
+    complain: Complain, subject: str, label: str, other: str
+) -> None:
+    table = "action a() { } action b() { } table t { actions = { a; b; } default_action = b; }"
+
+    def switch(*labels: str) -> str:
+        return complain(
+            locals=table, apply=f"switch ({subject}) {{ {' '.join(f'{x}: {{ }}' for x in labels)} }}"
+        )
+
+    assert first_line(switch(label, other, label)) == "duplicate label"
+    for labels in (("default", label), (label, "default", "default")):
+        found = switch(*labels)
+        assert first_line(found) == "no label comes after default"
+        assert "\n  hint: move the default to the end" in found
+
+
 def test_a_switch_knows_the_tables_actions(complain: Complain) -> None:
     table = "action a() { } action b() { } table t { actions = { a; } }"
     found = complain(locals=table, apply="switch (t.apply().action_run) { b: { } }")
