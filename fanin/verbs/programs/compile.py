@@ -18,7 +18,7 @@ Phase = Literal["parse", "check", "inline", "lower", "graph"]
 def compile_program(
     program: Annotated[
         Path,
-        typer.Argument(exists=True, dir_okay=False, help="P4_16 source for the v1model architecture"),
+        typer.Argument(exists=True, dir_okay=False, help="P4_16 source for v1model or PSA"),
     ],
     output: Annotated[
         Path | None,
