@@ -165,29 +165,35 @@ def run_point(settings: Settings, device_config: bytes) -> Row:
 
 def memory_of(settings: Settings) -> float:
     """Return the memory that a virtual run is expected to need, in bytes."""
-    settings = settings.as_vectors
-    assert settings.size is not None
+    settings, size = _vector(settings)
     workers = len(settings.members)
-    gathered = settings.compression.gathered(settings.size, workers) or 0
-    vectors = (settings.size * settings.repetitions + gathered) * workers
-    return BASE_BYTES + VECTORS_FACTOR * vectors
+    gathered = settings.compression.gathered(size, workers) or 0
+    return BASE_BYTES + VECTORS_FACTOR * (size * settings.repetitions + gathered) * workers
 
 
 def too_large(settings: Settings) -> str | None:
     """Return what to change about a virtual point whose vectors alone are larger than this machine's memory."""
-    settings = settings.as_vectors
-    assert settings.size is not None
+    if settings.arrivals or settings.serving:  # whose vectors are not there all at once
+        return None
+    settings, each = _vector(settings)
     workers, sums = len(settings.members), settings.repetitions
-    least, there = settings.size * sums * workers, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    least, there = each * sums * workers, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if least <= there:
         return None
-    size, needed, memory = (quantity_text(each, BYTES) for each in (settings.size, least, round(there, -8)))
+    size, needed, memory = (quantity_text(amount, BYTES) for amount in (each, least, round(there, -8)))
     vectors = "a vector" if sums == 1 else f"{sums:,} vectors"
     return (
         f"size: {workers:,} workers with {vectors} of {size} each need {needed} or more, and this machine has "
         f"{memory}; divide size and all times of computing by the same number, such as 1,000 "
         "(workload.scale = 0.001 for a published model), or use fewer workers or repetitions"
     )
+
+
+def _vector(settings: Settings) -> tuple[Settings, int]:
+    """Return a point as one that sums vectors, and the bytes of each worker's, which is its part of a cut model."""
+    settings = settings.as_vectors
+    assert settings.size is not None
+    return settings, settings.size // (settings.parallelism.model if settings.parallelism else 1)
 
 
 def cores() -> int:

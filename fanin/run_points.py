@@ -440,14 +440,12 @@ def _priced(row: Row, compute: float | None) -> Row:
         row: The row.
         compute: Seconds of compute between two all-reduces, for points that do not measure `gpu_idle_share`, or None.
     """
-    from fanin.experiments.models.cost import CLUSTERS, idle_price, idle_share, price_of
-    from fanin.experiments.results.measured import wait_of
+    from fanin.experiments.models.cost import CLUSTERS, idle_price, price_of
+    from fanin.experiments.results.measured import idle_share_and_step
 
     row = {name: value for name, value in row.items() if name != "usage"}
     if row["error"] is None:
-        share, seconds = row.get("gpu_idle_share"), row.get("step_seconds")
-        if share is None and compute is not None:
-            share, seconds = idle_share(compute, wait_of(row)), compute + wait_of(row)
+        share, seconds = idle_share_and_step(row, compute)
         if share is not None:
             prices = {str(gpus): idle_price(share, gpus) for gpus in CLUSTERS}
             row |= {"gpu_idle_share": share, "idle_dollars_per_hour": prices}

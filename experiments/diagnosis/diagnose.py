@@ -148,6 +148,13 @@ def diagnose(row: Row, usage: Usage | None) -> Diagnosis:
 
 def _unexplained(case: Case) -> Finding:
     live = case.settings.world == "live"
+    if not case.explained:
+        return Finding(
+            "unexplained",
+            1.0,
+            "neither bytes nor latencies explain any of the time, as no link has a rate",
+            'give the links a rate (rate, or --set "rate=100 Gb/s")',
+        )
     return Finding(
         "unexplained",
         1 - case.explained,

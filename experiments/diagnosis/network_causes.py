@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from math import ceil, isinf
+from typing import Any
+
+from pydantic import ValidationError
 
 from fanin.controller.tree import SLOTS
 from fanin.experiments.diagnosis.case import Busy, Case, Direction, percent
@@ -122,13 +125,22 @@ def _faster_uplinks(case: Case, switch: str) -> str:
             f"{faster}, or more of them (nics_per_server) with paths = 'spray' or 'adaptive'; {_ONE_VECTOR}"
         )
     trees = min(cards, SLOTS // case.window)
-    if trees > settings.trees:
+    if trees > settings.trees and _is_valid(settings, trees=trees):
         unused = f"{switch} has {cards} network cards, and a tree uses one"
         return f"set trees = {trees}: {unused}; or {faster}"
     return f"{faster}, or more of them with as many trees (nics_per_server, trees)"
 
 
 _ONE_VECTOR = "in-network aggregation sends one vector up instead of many"
+
+
+def _is_valid(settings: Settings, **changes: Any) -> bool:
+    """Return whether a scenario with these keys changed is accepted, so that they can be advised."""
+    try:
+        Settings.model_validate(settings.model_dump(mode="json") | changes)
+    except ValidationError:
+        return False
+    return True
 
 
 def _ratio(case: Case, way: Direction) -> float:

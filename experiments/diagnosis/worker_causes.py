@@ -154,36 +154,37 @@ def buckets(case: Case) -> Finding | None:
     elements = settings.elements or 1
     slices, _ = step_parts(step, elements)
     now, mean = len(slices), -(-elements // len(slices))
-    predicted = {0: predicted_training_step(settings, case.window, slowness=case.slowness)}
+    present = predicted_training_step(settings, case.window, slowness=case.slowness)
     tried = dict(_other_buckets(settings, elements))
-    for size, table in tried.items():
-        predicted[size] = predicted_training_step(settings, case.window, table, case.slowness)
-    known = {size: seconds for size, seconds in predicted.items() if seconds is not None}
-    if 0 not in known:
+    others = {
+        size: seconds
+        for size, table in tried.items()
+        if (seconds := predicted_training_step(settings, case.window, table, case.slowness)) is not None
+    }
+    if present is None or not others:
         return None
-    best = min(known, key=lambda size: (known[size], -size))
-    saved = known[0] - known[best]
+    best = min(others, key=lambda size: (others[size], -size))
     # The step may be shorter already than the model predicts for the present buckets.
-    share = min(saved / case.step_seconds, 1 - known[best] / case.step_seconds, case.saved_at_most)
+    saved = min(present, case.step_seconds) - others[best]
+    share = min(saved / case.step_seconds, case.saved_at_most)
     if share <= 0:
         return None
     few = len(step_parts(tried[best], elements)[0])
     each, better = (quantity_text(ELEMENT_BYTES * -(-elements // count), BYTES) for count in (now, few))
     alone = 1e6 * (predicted_seconds(settings, ELEMENT_BYTES * mean, case.window) or 0.0)
     times = (
-        f"the analytical model predicts a step of {1e6 * known[best]:,.0f} us with {counted(few, 'bucket')} of "
-        f"{better}, and {1e6 * known[0]:,.0f} us with the present ones"
+        f"the analytical model predicts a step of {1e6 * others[best]:,.0f} us with {counted(few, 'bucket')} of "
+        f"{better}, and {1e6 * present:,.0f} us with the present ones"
     )
     key = "workload" if settings.workload else "step"
     change = f"set {key}.bucket = '{quantity_text(best, BYTES)}'"
     if best >= 2**20:
         change += f" (DDP: bucket_cap_mb={round(best / 2**20)})"
     if settings.workload and settings.workload.scale < 1:
-        scale = percent_text(settings.workload.scale)
         change += (
-            f"; at a scale of {scale}, latencies weigh more than in the real step, unless links.delay and "
+            f"; at a scale of {percent_text(settings.workload.scale)}, latencies weigh more than in the real step, "
+            "unless links.delay and coalescing are scaled, too"
         )
-        change += "coalescing are scaled, too"
     if few < now:
         return Finding(
             "small buckets",

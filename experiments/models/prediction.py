@@ -96,16 +96,11 @@ def _server_card_seconds(settings: Settings, size: int, members: Sequence[str], 
         paths: The paths of a full packet.
     """
     network = settings.network
+    servers = [switch.name for switch in network.switches if switch.role == "server"]
+    if not servers:
+        return 0.0
     leaves = [network.host(name).leaf for name in members]
-    cards = {
-        switch.name: [
-            network.link_between(switch.name, above)
-            for above in network.neighbours(switch.name).values()
-            if above not in {host.name for host in network.hosts_of(switch.name)}
-        ]
-        for switch in network.switches
-        if switch.role == "server"
-    }
+    hosts = {host.name for host in network.hosts}
     # Vectors that leave and enter each server.
     out: defaultdict[str, float] = defaultdict(float)
     into: defaultdict[str, float] = defaultdict(float)
@@ -116,15 +111,13 @@ def _server_card_seconds(settings: Settings, size: int, members: Sequence[str], 
             if leaves[peer] != leaves[rank]:
                 out[leaves[rank]] += share
                 into[leaves[peer]] += share
-    packets = size / full_payload(settings)
-    return max(
-        (
-            max(out[server], into[server]) * packets * max(map(paths.packet_seconds, links)) / len(links)
-            for server, links in cards.items()
-            if links
-        ),
-        default=0.0,
-    )
+    busiest = 0.0
+    for server in servers:
+        above = [node for node in network.neighbours(server).values() if node not in hosts]
+        cards = [paths.packet_seconds(network.link_between(server, node)) for node in above]
+        if cards:
+            busiest = max(busiest, max(out[server], into[server]) * max(cards) / len(cards))
+    return busiest * size / full_payload(settings)
 
 
 def predicted_call_seconds(settings: Settings) -> float | None:

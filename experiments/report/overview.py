@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from fanin.experiments.diagnosis.case import Case
 from fanin.experiments.diagnosis.diagnose import Diagnosis, DiagnosisError, diagnose
-from fanin.experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share, price_of
+from fanin.experiments.models.cost import CLUSTERS, PRICE, idle_price
 from fanin.experiments.results.drawing.steps import MeanStep
-from fanin.experiments.results.measured import Row, wait_of
+from fanin.experiments.results.measured import Row, idle_share_and_step, wait_of
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
 
@@ -58,13 +58,15 @@ def _point(row: Row, usage: Usage | None, name: str, compute: float | None) -> P
         diagnosis, problem = diagnose(row, usage), ""
     except DiagnosisError as error:
         diagnosis, problem = None, str(error)
-    step, idle, seconds = None, row.get("gpu_idle_share"), row.get("step_seconds")
-    if row.get("error") is None and usage is not None and diagnosis is not None:
+    if row.get("error") is not None:
+        return Point(name, diagnosis, problem, step=None, idle=None, gpu_hours=None)
+    step = None
+    if usage is not None and diagnosis is not None:
         step = _step(Case(Settings.model_validate_json(row["settings"]), row, usage), name)
-    if row.get("error") is None and idle is None and compute:
+    if compute is not None and row.get("gpu_idle_share") is None:
         step = MeanStep(name, compute, 0.0, 0.0, wait_of(row))
-        idle, seconds = idle_share(compute, wait_of(row)), compute + wait_of(row)
-    hours = price_of(seconds, row["workers"], price=1.0) if seconds else None
+    idle, seconds = idle_share_and_step(row, compute)
+    hours = seconds / 3600 * row["workers"] if seconds else None
     return Point(name, diagnosis, problem, step, idle, hours)
 
 

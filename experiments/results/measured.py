@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fanin.experiments.models.cost import idle_share
 from fanin.experiments.results.bottleneck import Limit, limited_by
 from fanin.experiments.results.faults import FaultOutcome, fault_columns
 from fanin.experiments.results.usage import Usage
@@ -372,6 +373,19 @@ def wait_of(row: Row) -> float:
     """Return the seconds that a worker waits for a sum; rows of earlier versions only have the last worker's."""
     seconds: float = row.get("wait_seconds") or row["median_seconds"]
     return seconds
+
+
+def idle_share_and_step(row: Row, compute: float | None) -> tuple[float | None, float | None]:
+    """Return the share of the time in which GPUs idle, and the seconds of a step; each None if it is not known.
+
+    Args:
+        row: The row of a point without an error.
+        compute: Seconds of computing between two all-reduces, for rows that do not measure it; None if not known.
+    """
+    share, seconds = row.get("gpu_idle_share"), row.get("step_seconds")
+    if share is None and compute is not None:
+        share, seconds = idle_share(compute, wait_of(row)), compute + wait_of(row)
+    return share, seconds
 
 
 def failed_row(settings: Settings, error: str, /, **rest: Any) -> Row:

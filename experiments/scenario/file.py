@@ -99,6 +99,12 @@ class Frame(Table):
     lesson: Annotated[Lesson | None, Field(description="makes the scenario a lesson")] = None
 
 
+# The short names of keys that concern the whole file.
+_OF_THE_FILE = frozenset(
+    f"{table}_{key}" for table, of in (("plot", Plot), ("lesson", Lesson)) for key in of.model_fields
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The reason for the algorithm of a point with `algorithm = "auto"`.
@@ -280,10 +286,9 @@ def _change(document: dict[str, Any], change: str) -> None:
     if not name or not equals or not values:
         raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
     path = KEYS.get(name) or tuple(name.split("."))
-    if name in ("name", "description"):
-        raise ScenarioError(
-            f"--set {name}: only the file can set it; for another folder of results, use --results DIR"
-        )
+    if name in _OF_THE_FILE or path[0] in Frame.model_fields.keys() - set(_COMPUTE):
+        folder = "; for another folder of results, use --results DIR" if name == "name" else ""
+        raise ScenarioError(f"--set {name}: only the file can set it{folder}")
     if path not in (*KEYS.values(), _HOSTS, ("topology",), _COMPUTE):
         in_tables = _CALLED_OTHERWISE.get(name) or [
             repr(".".join(one)) for one in KEYS.values() if one[-1] == name

@@ -16,11 +16,17 @@ from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.arrivals import Arrivals
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
-from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
+from fanin.experiments.virtual.outcome import (
+    LIMIT,
+    UnfinishedError,
+    make_fabric,
+    network_figures,
+    worker_figures,
+)
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler
 from fanin.experiments.workloads.job_trace import TracedJob
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import SECOND, HostModel
+from fanin.simulator import SECOND
 from fanin.simulator.fabric import Fabric, Job
 from fanin.simulator.hosts.stations import Vector
 from fanin.simulator.job_spec import JobSpec
@@ -188,13 +194,7 @@ def run_arrivals(settings: Settings, arrivals: Arrivals, switch: Engine) -> Meas
         ControllerError: If the controller fails.
     """
     assert settings.elements is not None
-    fabric = Fabric(
-        settings.network,
-        switch,
-        host=HostModel(settings.coalescing),
-        seed=settings.seed,
-        planner=settings.implementation.planner(settings.paths),
-    )
+    fabric = make_fabric(settings, switch)
     meter = LinkMeter(fabric, settings.priority)
     sampler = QueueSampler(fabric.network, settings.queue_samples)
     cluster = _Cluster(settings, arrivals, fabric)

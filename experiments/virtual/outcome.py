@@ -1,4 +1,4 @@
-"""The measurements that a run in virtual time leaves in its network, and the error of a run that does not end."""
+"""The network of a run in virtual time, what it leaves there to measure, and the error of a run that does not end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 from fanin.controller.telemetry import Reason
 from fanin.experiments.scenario.settings import Settings
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator import HostModel
 from fanin.simulator.fabric import Fabric
 
 LIMIT = 600.0  # seconds of virtual time for all all-reduces of a run
@@ -27,6 +29,24 @@ _LINK_EVENTS = {
 
 class UnfinishedError(RuntimeError):
     """A run in virtual time that does not end."""
+
+
+def make_fabric(settings: Settings, switch: Engine) -> Fabric:
+    """Return the network of a point, on which jobs begin one by one.
+
+    Args:
+        settings: The point.
+        switch: The program of its switches.
+    """
+    return Fabric(
+        settings.network,
+        switch,
+        host=HostModel(settings.coalescing),
+        seed=settings.seed,
+        planner=settings.implementation.planner(settings.paths),
+        priorities=settings.prioritized,
+        payload=settings.payload,
+    )
 
 
 def worker_figures(settings: Settings, fabric: Fabric) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -155,6 +156,7 @@ def run_virtual(
         promises = _promises_kept(settings, job)
     held = (promise.hold(of_all) for promise, of_all in zip(promises, outputs, strict=True))
     errors = Errors.of_all([*held, *([others.errors] if others else [])])
+    uses = tuple(_flow_uses(settings, flows)) if flows else ()
     return Measured(
         seconds=tuple((ended - began).tolist()),
         elements=settings.elements,
@@ -167,10 +169,8 @@ def run_virtual(
         ),
         wait_seconds=float(np.mean(waits)),
         other_job_seconds=others.median_seconds if others else None,
-        usage=Usage(
-            links, tuple(workers_of(settings, cluster)), sampler.samples, tuple(_flow_uses(settings, flows))
-        ),
-        traffic=_times_of(settings, wanted, flows) if flows else None,
+        usage=Usage(links, tuple(workers_of(settings, cluster)), sampler.samples, uses),
+        traffic=_times_of(wanted, flows, uses) if flows else None,
         progress=progress,
         workers_left=len(stations),
         faults=faults.outcomes(ended.tolist()),
@@ -200,21 +200,19 @@ def _decode(settings: Settings, decoding: Decoding, switch: Engine) -> Measured:
     )
 
 
-def _times_of(settings: Settings, wanted: Sequence[Request], flows: Flows) -> FlowTimes:
-    """Return the completion times of all traffic of hosts outside the job."""
-    found = completed(wanted, flows.completed)
-    alone = Alone(settings)
+def _times_of(wanted: Sequence[Request], flows: Flows, uses: Sequence[FlowUse]) -> FlowTimes:
+    """Return the completion times of all traffic of hosts outside the job; `uses` are those of its flows, in order."""
+    found, alone = completed(wanted, flows.completed), (use.alone_seconds for use in uses)
     slowdowns = [
-        flow.seconds / max(alone.seconds(part.source, part.destination, part.size) for part in request)
-        for request, flow in zip(wanted, found, strict=True)
+        flow.seconds / max(islice(alone, len(request))) for request, flow in zip(wanted, found, strict=True)
     ]
     return FlowTimes.of([flow.size for flow in found], [flow.seconds for flow in found], slowdowns)
 
 
-def _flow_uses(settings: Settings, flows: Flows | None) -> Iterator[FlowUse]:
+def _flow_uses(settings: Settings, flows: Flows) -> Iterator[FlowUse]:
     """Yield every flow of hosts outside the job."""
     alone, network = Alone(settings), settings.network
-    for flow in flows.completed if flows else ():
+    for flow in flows.completed:
         yield FlowUse(
             source=flow.source,
             destination=flow.destination,

@@ -17,12 +17,17 @@ from fanin.experiments.results.measured import Measured, mean_window
 from fanin.experiments.results.usage import Usage, WorkerUse
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.parallelism import Direction
-from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
+from fanin.experiments.virtual.outcome import (
+    LIMIT,
+    UnfinishedError,
+    make_fabric,
+    network_figures,
+    worker_figures,
+)
 from fanin.experiments.virtual.steps import computing_figures
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler
 from fanin.native.python_file import telling
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import HostModel
 from fanin.simulator.fabric import Fabric
 from fanin.simulator.hosts.stations import Frames, Vector, WorkerStation
 from fanin.workers.protocol import InNetworkStatistics
@@ -330,15 +335,7 @@ def run_ranks(settings: Settings, switch: Engine, make: Callable[[Fabric], Ranks
     """
     assert settings.elements is not None
     with telling(settings.implementation.worker):
-        fabric = Fabric(
-            settings.network,
-            switch,
-            host=HostModel(settings.coalescing),
-            seed=settings.seed,
-            planner=settings.implementation.planner(settings.paths),
-            priorities=settings.prioritized,
-            payload=settings.payload,
-        )
+        fabric = make_fabric(settings, switch)
         ranks = make(fabric)
         for host, station in zip(settings.members, ranks.stations, strict=True):
             fabric.network.replace_station(host, station, 0.0)

@@ -14,11 +14,15 @@ from fanin.experiments.results.measured import Measured, ServingTimes
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.serving import Serving
-from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
+from fanin.experiments.virtual.outcome import (
+    LIMIT,
+    UnfinishedError,
+    make_fabric,
+    network_figures,
+    worker_figures,
+)
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import HostModel
-from fanin.simulator.fabric import Fabric
 from fanin.simulator.requests import Question, Request, Requests, Service
 from fanin.workers.host_based.transport import PAYLOAD
 
@@ -40,13 +44,7 @@ def run_serving(settings: Settings, serving: Serving, switch: Engine) -> Measure
         ControllerError: If the controller fails.
     """
     assert settings.elements is not None
-    fabric = Fabric(
-        settings.network,
-        switch,
-        host=HostModel(settings.coalescing),
-        seed=settings.seed,
-        planner=settings.implementation.planner(settings.paths),
-    )
+    fabric = make_fabric(settings, switch)
     wanted = list(_requests(settings, serving))
     timers = recovery(settings)
     service = Service(

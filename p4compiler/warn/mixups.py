@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from fanin.p4compiler import ir, types
 from fanin.p4compiler.psa.expand import is_frame
-from fanin.p4compiler.rewrite import Path, bodies, path
+from fanin.p4compiler.rewrite import Path, path
 from fanin.p4compiler.source import Reporter
-from fanin.p4compiler.warn.packets import statements
+from fanin.p4compiler.warn.packets import sequences, statements
 
 _DROP_PORT = 511  # what mark_to_drop() writes; some programs write it themselves
 
@@ -18,45 +18,33 @@ def warn_of_mixups(program: ir.FlatProgram, reporter: Reporter) -> None:
     """Warn about ports that are set where they have no effect, swaps that lose a value, and headers in a new order."""
     for role in (ir.Role.INGRESS, ir.Role.EGRESS):
         block = program.blocks[role]
-        if not is_frame(program):
-            _warn_of_ports(block, role, program, reporter)
-        for body in _all_bodies(block):
+        for body in sequences(block):
             _warn_of_swaps(body, reporter)
-    if not is_frame(program):
+    if not is_frame(program):  # a frame's ports and packets are PSA's
+        _warn_of_ports(program, reporter)
         _warn_of_order(program, reporter)
-
-
-def _all_bodies(block: ir.Block) -> Iterator[tuple[ir.Stmt, ...]]:
-    """Yield the statements that follow one another directly, of a block, its actions and their branches."""
-    todo = [block.body, *(action.body for action in block.actions)]
-    while todo:
-        body = todo.pop()
-        yield body
-        todo += [inner for s in body for inner in bodies(s)]
 
 
 # -- Ports
 
 
-def _warn_of_ports(block: ir.Block, role: ir.Role, program: ir.FlatProgram, reporter: Reporter) -> None:
+def _warn_of_ports(program: ir.FlatProgram, reporter: Reporter) -> None:
     """Warn about assignments to egress_port, which BMv2 sets, and to egress_spec after ingress."""
     metadata = program.roots.standard_metadata
-    for s in statements(block):
-        if not isinstance(s, ir.Assign) or (where := path(s.target)) not in (
-            (metadata, "egress_port"),
-            (metadata, "egress_spec"),
-        ):
-            continue
-        text, field = s.target.span.fragment(), where[1]
-        if field == "egress_port":
-            message = f"{text} does not choose a port: the switch sets it after ingress"
-            hint = f"write {text.removesuffix('egress_port')}egress_spec, in ingress"
-        elif role is ir.Role.EGRESS and not _is(s.value, _DROP_PORT):
-            message = f"{text} does not choose a port here: ingress has chosen it"
-            hint = "choose the port in ingress; to send a copy elsewhere, use clone()"
-        else:
-            continue
-        reporter.warn(s.target.span, message, hint, option="egress-port")
+    for role in (ir.Role.INGRESS, ir.Role.EGRESS):
+        for s in statements(program.blocks[role]):
+            where = path(s.target) if isinstance(s, ir.Assign) else None
+            if not isinstance(s, ir.Assign) or where is None or where[0] is not metadata:
+                continue
+            text = s.target.span.fragment()
+            if where[1:] == ("egress_port",):
+                message = f"{text} does not choose a port: the switch sets it after ingress"
+                hint = f"write {text.removesuffix('egress_port')}egress_spec, in ingress"
+                reporter.warn(s.target.span, message, hint, option="egress-port")
+            elif where[1:] == ("egress_spec",) and role is ir.Role.EGRESS and not _is(s.value, _DROP_PORT):
+                message = f"{text} does not choose a port here: ingress has chosen it"
+                hint = "choose the port in ingress; to send a copy elsewhere, use clone()"
+                reporter.warn(s.target.span, message, hint, option="egress-port")
 
 
 def _is(e: ir.Expr, value: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from fanin.p4compiler import ir, types
 from fanin.p4compiler.nodes import annotation_text
@@ -19,13 +20,16 @@ def warn_of_packets(program: ir.FlatProgram, reporter: Reporter) -> None:
 
 def statements(block: ir.Block) -> Iterator[ir.Stmt]:
     """Yield all statements of a flat block, with those in branches, parser states and actions."""
-    todo: list[ir.Stmt] = [*block.body]
-    todo += (s for state in block.states for s in state.body)
-    todo += (s for action in block.actions for s in action.body)
+    return chain.from_iterable(sequences(block))
+
+
+def sequences(block: ir.Block) -> Iterator[tuple[ir.Stmt, ...]]:
+    """Yield the statements of a flat block that follow one another directly, as in a branch, a state or an action."""
+    todo = [block.body, *(state.body for state in block.states), *(action.body for action in block.actions)]
     while todo:
-        s = todo.pop()
-        yield s
-        todo += (inner for body in bodies(s) for inner in body)
+        body = todo.pop()
+        yield body
+        todo += (inner for s in body for inner in bodies(s))
 
 
 # Headers

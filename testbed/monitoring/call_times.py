@@ -84,7 +84,9 @@ class LinkLoad:
     """Load of one direction of a link.
 
     Attributes:
-        name: Its ends.
+        name: Its ends, as printed.
+        sender: The end that sends.
+        receiver: The end that receives.
         bits_per_second: What it carried, on average over the observed time.
         rate: Its current rate in bits/s.
         built_rate: The rate with which the network was built, in bits/s; None was unlimited.
@@ -93,6 +95,8 @@ class LinkLoad:
     """
 
     name: str
+    sender: str
+    receiver: str
     bits_per_second: float
     rate: int
     built_rate: int | None
@@ -268,7 +272,8 @@ def loads_of(job: JobView, now: Snapshot, before: Snapshot, moving: float) -> It
         if carried is not None and link.rate and {link.sender, link.receiver} <= mine:
             used = 8 * carried / link.rate
             at_work = min(1.0, used / moving) if moving else used
-            yield LinkLoad(link.name, 8 * carried, link.rate, link.built_rate, used, at_work)
+            ends = link.name, link.sender, link.receiver
+            yield LinkLoad(*ends, 8 * carried, link.rate, link.built_rate, used, at_work)
 
 
 def others_of(job: JobView, now: Snapshot, before: Snapshot) -> dict[str, float]:

@@ -241,7 +241,11 @@ class _Causes:
         gets between its calls.
         """
         outside = (link.used - self.moving) / (1 - self.moving) if self.moving < 1 else 0.0
-        return self._latest.host in link.name.split(" → ") and self.waiting >= _NAMED and outside >= _FULLER
+        return (
+            self._latest.host in (link.sender, link.receiver)
+            and self.waiting >= _NAMED
+            and outside >= _FULLER
+        )
 
     def _straggler(self, *, alone: bool) -> SlowCause | None:
         """Look for a rank that comes late; `alone`: nothing in the network is a cause."""
@@ -329,7 +333,7 @@ class _Causes:
             late = self._latest
             share += late.late_seconds / self.seconds
             evidence += f"; it is full between calls, too, so rank {late.rank} on {late.host} comes late because of it"
-        ends = most.name.replace(" → ", " ")
+        ends = f"{most.sender} {most.receiver}"
         headline = f"{most.name} is the limit ({rate})"
         if most.built_rate is None or most.rate < _SLOWED * most.built_rate:
             built = "no limit" if most.built_rate is None else quantity_text(most.built_rate, RATES)
@@ -352,11 +356,11 @@ class _Causes:
             )
         # A link between switches carries at least what one of the job's hosts sends.
         own = max(
-            (link.bits_per_second for link in self.links if link.name.split(" → ")[0] in self.job.hosts),
+            (link.bits_per_second for link in self.links if link.sender in self.job.hosts),
             default=0.0,
         )
         foreign = min(sum(self.others.values()), most.bits_per_second - own)
-        if most.name.split(" → ")[0] not in self.job.hosts and foreign >= _FOREIGN * most.bits_per_second:
+        if most.sender not in self.job.hosts and foreign >= _FOREIGN * most.bits_per_second:
             hosts = ", ".join(sorted(self.others, key=self.others.__getitem__, reverse=True))
             are = "is outside this job, sends" if len(self.others) == 1 else "are outside this job, send"
             return SlowCause(

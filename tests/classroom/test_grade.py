@@ -152,7 +152,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     except SandboxError as error:
         pytest.skip(str(error))
     lab = small_lab(tmp_path_factory.mktemp("labs") / "small")
-    # Judges run this: a program that computes for ever does so for a shorter time.
+    # With this line, judges stop a program that never ends sooner.
     return replace(lab, tests=f"{lab.tests}\n{SHORT_CALLS}")
 
 

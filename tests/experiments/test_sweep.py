@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from fanin.experiments import sweep
 from fanin.experiments.results.files import Journal, ResultsError, read_rows, write_results
 from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.settings import Settings
-from fanin.experiments.sweep import run_points
+from fanin.experiments.sweep import run_points, too_large
 from tests.experiments.calls import die
 from tests.experiments.points import SCENARIO, points
 from tests.experiments.watch import Watch
@@ -130,3 +131,20 @@ def test_a_folder_without_results_and_one_that_is_not_there_are_refused_by_name(
         ResultsError, match=r"has no results\.parquet; name one of its folders, such as .*/mine$"
     ):
         read_rows(tmp_path)
+
+
+def test_only_vectors_that_a_run_holds_at_once_are_too_large(tmp_path: Path) -> None:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4096 * 4096
+    shape = {"leaves": 1, "spines": 0, "hosts_per_leaf": 8, "rate": "1 Gb/s"}
+    vector = {"topology": {"leaf_spine": shape}, "size": f"{memory // 2} B"}
+    assert "8 workers with a vector" in (too_large(Settings.model_validate(vector)) or "")
+    cut = {
+        "tensor": 8,
+        "forward": "1 ms",
+        "backward": "1 ms",
+        "activations": "4 kB",
+    }  # of which each worker has an eighth
+    assert too_large(Settings.model_validate(vector | {"parallelism": cut})) is None
+    (tmp_path / "jobs.csv").write_text(f"arrival,workers,size,rounds\n0,2,{memory // 4},1\n")
+    arrivals = {"topology": {"leaf_spine": shape}, "arrivals": {"trace": tmp_path / "jobs.csv"}}
+    assert too_large(Settings.model_validate(arrivals)) is None

@@ -24,7 +24,7 @@ sys.exit(3 if rank < 2 else 0)
 
 
 def network(folder: Path, hosts: Sequence[str]) -> Any:
-    """What the launcher needs of a network."""
+    """A network with only the parts that the launcher uses."""
     return SimpleNamespace(
         hosts={host: SimpleNamespace(ip="127.0.0.1") for host in hosts},
         run=SimpleNamespace(folder=folder),

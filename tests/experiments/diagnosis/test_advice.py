@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -144,6 +145,28 @@ def test_network_cards_that_a_tree_leaves_unused_are_to_be_used_first(switch: En
     assert not [finding for finding in then.findings if "set trees" in finding.change]
 
 
+@pytest.mark.parametrize("other", [{"window": 1024}, {"world": "live"}])
+def test_trees_are_not_advised_where_a_scenario_with_them_is_refused(
+    switch: Engine, other: dict[str, Any]
+) -> None:
+    """Each tree needs its own slots, and live networks have one."""
+    servers = SERVERS | {"leaves": 2, "spines": 1, "nics_per_server": 2, "nic_rate": "25 Gb/s"}
+    given = {"topology": {"servers": servers}, "size": "4 MB", "algorithm": "in-network"}
+    measured = run_virtual(Settings.model_validate(given).settled, switch)
+    settings = Settings.model_validate(given | other).settled
+    found = diagnose(row(settings, replace(measured, window=settings.window or 512)), measured.usage)
+    named = next(finding for finding in found.findings if finding.cause == "oversubscription")
+    assert named.change.startswith("use faster network cards for server1 (nic_rate)")
+
+
+def test_links_without_a_rate_are_no_reason_for_slowness(switch: Engine) -> None:
+    shape = {"leaves": 1, "spines": 0, "hosts_per_leaf": 4}
+    _, found = run({"topology": {"leaf_spine": shape}, "size": "40 kB", "algorithm": "ring"}, switch)
+    assert found.cause == "unexplained"
+    assert "no link has a rate" in found.findings[0].evidence
+    assert "rate" in found.findings[0].change
+
+
 def test_more_cards_are_advised_to_hosts_only_with_paths_that_use_them(switch: Engine) -> None:
     given = {"topology": {"servers": SERVERS | {"nic_rate": "25 Gb/s"}}, "size": "2 MB", "algorithm": "ring"}
     _, found = run(given | {"placement": "spread"}, switch)
@@ -155,7 +178,7 @@ def test_more_cards_are_advised_to_hosts_only_with_paths_that_use_them(switch: E
 def test_advice_on_settings_never_makes_a_step_longer_and_gains_about_what_it_promises(
     switch: Engine,
 ) -> None:
-    """Of planted steps, which other tests do not use."""
+    """The steps are planted, with seeds that no other test uses."""
     gains = []
     for seed in range(9000, 9000 + sized(10, 400)):
         settings = plant_step(seed).settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -11,7 +11,7 @@ from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from fanin.topologies.shapes import leaf_spine
-from fanin.workers.collective import HostBasedAlgorithm
+from fanin.workers.host_based.algorithms.registry import ALGORITHMS
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,7 @@ def test_more_tiers_take_longer_ways_at_the_rate_of_the_slowest(
 @pytest.mark.few(4)
 @pytest.mark.parametrize("placement", ["packed", "spread"])
 @pytest.mark.parametrize(("nics", "tolerance"), [(1, 0.12), (2, 0.26)])
-@pytest.mark.parametrize("algorithm", get_args(HostBasedAlgorithm))
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_hosts_of_a_server_share_its_network_cards(
     switch: Engine, algorithm: str, nics: int, tolerance: float, placement: str
 ) -> None:

@@ -277,6 +277,9 @@ def test_a_vectors_size_needs_a_unit(file: Path) -> None:
             "name=other",
             "--set name: only the file can set it; for another folder of results, use --results DIR",
         ),
+        ("plot_x=workers", "--set plot_x: only the file can set it"),
+        ("plot.y=seconds", "--set plot.y: only the file can set it"),
+        ("description=other", "--set description: only the file can set it"),
         (
             "bits=16",
             "--set bits: unknown key; did you mean values (512 or 128 integers of 16 bits in a packet",

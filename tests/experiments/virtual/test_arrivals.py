@@ -62,6 +62,13 @@ def test_a_job_waits_for_hosts_and_none_overtakes_another(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+def test_packets_are_as_large_as_the_scenario_has_them(tmp_path: Path) -> None:
+    jobs = HEADER + "0,4,100000,1\n"
+    usual, large = (ran(tmp_path, jobs, "algorithm=ring", f"payload={size}") for size in (1024, 4096))
+    assert large["packet_hops"] < 0.5 * usual["packet_hops"]
+
+
+@pytest.mark.slow
 def test_jobs_in_the_network_wait_for_slots_as_well(tmp_path: Path) -> None:
     """Two jobs fit the hosts, and their windows of 600 packets do not fit a switch's 1,024 slots together."""
     together = HEADER + "0,4,100000,1\n0,4,100000,1\n"
