@@ -59,7 +59,9 @@ def sum_on_all(
 def test_where_the_kernel_refuses_to_segment_nothing_is_lost() -> None:
     """It does for sockets without checksums that do not say so."""
     here = free_address()
-    config = InNetworkConfig(Lease(id=5, rank=0, workers=1, window=WINDOW), here, SWITCH, segments=10)
+    patient = Recovery(initial_rto=10, min_rto=10, max_rto=10)  # longer than a busy machine delays anybody
+    lease = Lease(id=5, rank=0, workers=1, window=WINDOW)
+    config = InNetworkConfig(lease, here, SWITCH, segments=10, recovery=patient)
     array = np.arange(10_000, dtype=np.float32)
     with switch([here]), InNetworkAllReduce(config) as collective:
         with socket.socket(fileno=os.dup(collective.socket.fileno())) as same:
