@@ -76,7 +76,7 @@ class CompileLimitError(ToolchainError):
     """A program whose compilation was stopped because it needs too much time, memory or disk."""
 
 
-def compile_text(kind: str, content: bytes, text: Callable[[], str], include: Path) -> Path:
+def compile_text(kind: str, content: bytes, text: Callable[[], str], include: Path, *options: str) -> Path:
     """Return the library compiled from generated C, compiling it only if it is not in the cache.
 
     The C is kept next to the library for anyone who wants to read it.
@@ -86,6 +86,7 @@ def compile_text(kind: str, content: bytes, text: Callable[[], str], include: Pa
         content: Everything that the C depends on; it identifies the library in the cache.
         text: Returns the C; it is called only when the library has to be compiled.
         include: The folder of its headers.
+        options: Further options for the compiler.
 
     Returns:
         The path of the library.
@@ -99,7 +100,7 @@ def compile_text(kind: str, content: bytes, text: Callable[[], str], include: Pa
         path.write_text(text(), encoding="utf-8")
         return [path]
 
-    return _library(kind, content, source, include)
+    return _library(kind, content, source, include, *options)
 
 
 def compile_folder(folder: Path, *options: str, any_processor: bool = False) -> Path:
