@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from fanin.experiments.protocol import Protocol, protocol_of
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
@@ -23,7 +25,9 @@ def switch_with(protocol: Protocol, text: str, mutated: str, folder: Path) -> En
     changed = _replaced(protocol.program, text, mutated)
     included = str(protocol.program.parents[2] / "p4src")
     (folder / "program.p4").write_text(changed.replace("../../p4src", included))
-    return load_switch(folder / "program.p4")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("P4SWITCH_CFLAGS", "-Og")  # half the time to compile
+        return load_switch(folder / "program.p4")
 
 
 def protocol_with(protocol: Protocol, text: str, mutated: str, folder: Path) -> Protocol:

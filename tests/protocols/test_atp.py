@@ -103,6 +103,7 @@ def test_workers_whose_packets_meet_in_a_full_queue_do_not_meet_again(atp: Proto
 
 
 @pytest.mark.few(2)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("text", "mutated"),
     [

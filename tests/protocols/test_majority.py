@@ -62,6 +62,7 @@ def test_soak_finds_nothing_wrong_in_random_networks(majority: Protocol, voting:
     assert not run_scenario(scenario_for(seed, majority), voting, protocol=majority).violations
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("text", "mutated"),
     [

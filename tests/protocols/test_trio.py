@@ -80,6 +80,7 @@ def test_soak_finds_nothing_wrong_in_random_networks(
 
 
 @pytest.mark.few(2)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("text", "mutated"),
     [
