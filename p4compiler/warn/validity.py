@@ -236,7 +236,8 @@ class _MaybeInvalid(_Validity):
             if not isinstance(field, ir.Field) or not isinstance(field.base.type, types.Header):
                 continue
             where = path(field.base)
-            if where in facts and is_fixed(field.base):
+            # An entry may leave out a key of another kind where the header is invalid, as those of ACLs do.
+            if element.match_kind in ("exact", "lpm") and where in facts and is_fixed(field.base):
                 self.keys.setdefault((where, element.expr.span), (field, table))
         return super().table(table, facts)
 

@@ -288,6 +288,7 @@ def test_a_key_of_a_header_that_may_be_invalid_and_that_nothing_tests(build: Bui
         ("hdr.g.a: exact;", "hdr.g = hdr.h; t.apply();"),
         ("hdr.g.a: exact;", "if (meta.flag) { hdr.g.setValid(); } if (hdr.g.isValid()) { t.apply(); }"),
         ("hdr.g.isValid(): exact; hdr.g.a: ternary;", "if (meta.flag) { hdr.g.setValid(); } t.apply();"),
+        ("hdr.g.a: ternary;", "if (meta.flag) { hdr.g.setValid(); } t.apply();"),
         # the program tests it somewhere: what it knows then may hold here, too
         ("hdr.g.a: exact;", "if (meta.flag) { hdr.g.setValid(); } meta.flag = hdr.g.isValid(); t.apply();"),
     ],
