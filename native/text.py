@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Collection
-from difflib import get_close_matches
 
 MAX_NAME = 64  # characters
 _MOST_HINTS = 3
@@ -50,6 +48,8 @@ def nearest(name: str, there: Collection[str], then: str = "") -> str:
     Returns:
         `; did you mean 'loss'? There are …`, or `; there are …` if no name is like it.
     """
+    from difflib import get_close_matches  # not above: few processes give hints
+
     close = [
         repr(one)
         for one in get_close_matches(name, there, len(there) or 1)
@@ -62,4 +62,6 @@ def nearest(name: str, there: Collection[str], then: str = "") -> str:
 
 
 def _is_harmless(character: str) -> bool:
+    import unicodedata  # not above: it takes 0.7 MB of memory, which each switch would have
+
     return character.isprintable() or character in "\n\t" or unicodedata.category(character) == "Zs"

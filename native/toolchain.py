@@ -14,7 +14,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from itertools import product
@@ -160,6 +159,8 @@ def _compile(library: Path, arguments: list[str], lock: IO[str]) -> None:
 
     If this process is killed, the compiler keeps the lock and finishes, so that the next process finds the library.
     """
+    import tempfile  # not above: most processes find everything in the cache
+
     built, temporary = library.with_suffix(".building"), library.with_suffix(".temporary")
     command = [_compiler()[0], "-o", str(built), *arguments]
     seconds = _seconds()

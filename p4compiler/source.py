@@ -197,9 +197,9 @@ def _folded(name: str) -> str:
 
 # The names of all warnings, as --Wdisable and @noWarn take them. Those that p4c has, too, are called as there.
 WARNINGS = (
-    "duplicate-keys", "duplicate-priorities", "egress-port", "egress-spec", "emit-order", "index-out-of-range",
-    "invalid", "invalid-header", "lost-swap", "macro-redefined", "mismatch", "never-emitted", "no-default-action",
-    "no-implementation", "overflow", "parser-transition", "select-default", "stale-checksum",
+    "duplicate-keys", "duplicate-priorities", "egress-port", "egress-spec", "emit-order", "emitted-twice",
+    "index-out-of-range", "invalid", "invalid-header", "lost-swap", "macro-redefined", "mismatch", "never-emitted",
+    "no-default-action", "no-implementation", "overflow", "parser-transition", "select-default", "stale-checksum",
     "uninitialized-out-param", "uninitialized-use", "unknown-property", "unnamed-object", "unreachable",
     "unsupported", "unused",
 )  # fmt: skip

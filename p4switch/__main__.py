@@ -7,7 +7,8 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from fanin.native.text import printable
 from fanin.p4switch.options import Options, StartError, UsageError, parse
@@ -38,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Imported here because serving needs gRPC, which takes long to load: wrong usage should fail at once.
         # GRPC_VERBOSITY keeps gRPC's C core from printing between our messages.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-        from fanin.p4switch.serving import run
+        with _openssl_left_out():
+            from fanin.p4switch.serving import run
 
         run(options)
     except UsageError as error:
@@ -48,6 +50,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"p4switch: {error}", file=sys.stderr)
         return _EXIT_FAILURE
     return 0
+
+
+@contextmanager
+def _openssl_left_out() -> Iterator[None]:
+    """Let imports do without OpenSSL, which takes 5 MB of memory.
+
+    hashlib then uses Python's own hashes. asyncio, which gRPC imports, has no TLS, and nothing here uses it: gRPC
+    brings its own.
+    """
+    left_out = [name for name in ("ssl", "_hashlib") if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(left_out))  # type: ignore[arg-type]  # None: importing it fails
+    try:
+        yield
+    finally:
+        for name in left_out:
+            del sys.modules[name]
 
 
 class _PrintableFormatter(logging.Formatter):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +28,8 @@ class TlsFiles:
         Raises:
             TlsError: If a file cannot be read, or has the wrong content.
         """
+        import ssl  # here because most switches serve without TLS
+
         import grpc
 
         # gRPC does not report a wrong file: it rejects every client.

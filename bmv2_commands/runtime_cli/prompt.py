@@ -246,7 +246,11 @@ class RuntimeCli(cmd.Cmd):
         if kinds[place - 1] == "action" and place > 1:
             with suppress(CliError):
                 known = {action.name: action for action in self.find("table", words[1]).actions}
-        return [name for name in known if name.startswith(text) or name.rpartition(".")[2].startswith(text)]
+        return [
+            name
+            for name in known
+            if _is_offered(name) and (name.startswith(text) or name.rpartition(".")[2].startswith(text))
+        ]
 
     # Arguments
 
@@ -264,7 +268,9 @@ class RuntimeCli(cmd.Cmd):
             return known[found[0]]
         if found:
             raise CliError(f"{name} may be any of {', '.join(found)}: write more of its name")
-        raise CliError(f"Invalid {kind} name ({name}); there are {', '.join(known) or 'none'}")
+        raise CliError(
+            f"Invalid {kind} name ({name}); there are {', '.join(filter(_is_offered, known)) or 'none'}"
+        )
 
     def call(self, method: str, *values: object) -> Any:
         """Call a method of any of the three services, in the switch's only context."""
@@ -277,3 +283,11 @@ class RuntimeCli(cmd.Cmd):
         if placeholder in _KINDS:
             return str(self.find(_KINDS[placeholder], word).name)
         return word if placeholder in _TEXTS else number_of(word)
+
+
+def _is_offered(name: str) -> bool:
+    """Return whether an object is the program's own. p4c makes tables such as tbl_main42 for statements.
+
+    `show_tables` lists them all the same, as in BMv2.
+    """
+    return not name.startswith("tbl_")

@@ -16,6 +16,7 @@ from fanin.p4switch.trace.events import (
     Choice,
     Condition,
     Deparse,
+    DirectCount,
     Drop,
     Egress,
     Event,
@@ -71,7 +72,7 @@ class StepMaker:
             ],
             "steps": list(self._steps(trace)),
             "cut": len(trace.events) > MOST_STEPS,
-            "verdict": verdict(trace.events),
+            "verdict": verdict(trace),
             "outputs": outputs_of(trace),
         }
 
@@ -142,7 +143,7 @@ class StepMaker:
                 where.place = _place(action.primitives[0].source)
             case Condition() | Lookup() | Assign() | Access() | Call() | Drop():
                 where.place = _place(event.source) if event.source else where.place
-            case Choice():
+            case Choice() | DirectCount():
                 pass
             case _:
                 return "", 0

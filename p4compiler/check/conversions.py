@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
+from fanin.native.text import counted
 from fanin.p4compiler import fold, ir, types
 from fanin.p4compiler.check.scopes import no_such
 from fanin.p4compiler.source import Reporter, Span, error
@@ -137,7 +138,7 @@ class Conversions:
         elif rest:
             elements += tuple(self.default(value.span, of) for _, of in fields[len(elements) :])
         if len(elements) != len(fields):
-            raise error(value.span, f"{target} takes {len(fields)} values, not {len(elements)}")
+            raise error(value.span, f"{target} takes {counted(len(fields), 'value')}, not {len(elements)}")
         values = tuple(self.coerce(e, t) for e, (_, t) in zip(elements, fields, strict=True))
         return ir.Aggregate(target, value.span, values)
 

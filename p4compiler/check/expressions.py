@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fanin.native.text import counted
 from fanin.p4compiler import fold, ir, nodes, types
 from fanin.p4compiler.check.calls import HEADER_METHODS, CallChecker
 from fanin.p4compiler.check.constants import ConstantChecker
@@ -170,7 +171,9 @@ class ExpressionChecker:
     def _tuple_element(self, node: nodes.Index, base: ir.Expr, of: types.Tuple) -> ir.Expr:
         number = self.constants.compile_time(node.index, "a tuple's index")
         if not 0 <= number < len(of.elements):
-            raise error(node.index.span, f"a tuple of {len(of.elements)} elements has no element {number}")
+            raise error(
+                node.index.span, f"a tuple of {counted(len(of.elements), 'element')} has no element {number}"
+            )
         if isinstance(base, ir.Aggregate):
             return base.elements[number]
         return ir.Field(of.elements[number], node.span, base, str(number))

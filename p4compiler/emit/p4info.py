@@ -512,6 +512,9 @@ def _size(instance: ir.Instance) -> int:
     """
     argument = instance.arguments[0]
     size = constant(argument)
+    written = argument.span.fragment()
+    if size >= 1 << 31 and written.startswith("-"):
+        raise error(argument.span, f"the size {written} is negative, and {size} as bit<32>")
     if not 0 <= size < 1 << 31:
         raise error(argument.span, f"a size of {size}: it must be less than 2^31")
     return size

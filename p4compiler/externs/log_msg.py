@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fanin.native.text import counted
 from fanin.p4compiler import ir, types
 from fanin.p4compiler.externs.extern_kind import ExternKind
 from fanin.p4compiler.rewrite import field_of
@@ -21,7 +22,8 @@ def _emit(writer: ActionWriter, s: ir.CallExtern) -> tuple[str, list[Json]]:
     first, *pieces = text.value.split("{}")
     values = _elements(data[0]) if data else []
     if len(pieces) != len(values):
-        raise error(s.span, f"the text has {len(pieces)} places ({{}}), and there are {len(values)} values")
+        places = f"{counted(len(pieces), 'place')} ({{}})"
+        raise error(s.span, f"the text has {places}, but the call has {counted(len(values), 'value')}")
     shown = [_shown(value) for value in values]
     form = first + "".join(shape + piece for (shape, _), piece in zip(shown, pieces, strict=True))
     parts = [writer.expressions.argument(part) for _, found in shown for part in found]

@@ -191,6 +191,14 @@ class _Parser(StatementParser):
         start = self.token.span
         declared = self.type()
         name = self.identifier("a field's name")
+        if self.token.text == "[":
+            written = f"{declared.span.fragment()}[{self.peek().text}] {name.text};"
+            hint = (
+                f"write {written}"
+                if isinstance(declared, nodes.NamedType)
+                else "only headers can be in a stack"
+            )
+            raise error(self.token.span, "the size of a stack stands after its type", hint)
         self.expect(";")
         return nodes.Field(start.to(self.last()), name.text, name.span, annotations, declared)
 

@@ -13,8 +13,9 @@ from fanin.p4compiler.source import Reporter, Span
 
 
 def warn_of_packets(program: ir.FlatProgram, reporter: Reporter) -> None:
-    """Warn about headers that are valid and never emitted, and about changed headers with an old checksum."""
+    """Warn about headers that are valid and never emitted or emitted twice, and about old checksums."""
     _warn_of_headers(program, reporter)
+    _warn_of_copies(program, reporter)
     _warn_of_checksums(program, reporter)
 
 
@@ -65,6 +66,23 @@ def _warn_of_headers(program: ir.FlatProgram, reporter: Reporter) -> None:
             place = ".".join(map(str, (headers, *where[1:])))
             hint = f"write {packet}.emit({place}); in {deparser.name}"
             reporter.warn(header.span, message, hint, option="never-emitted")
+
+
+def _warn_of_copies(program: ir.FlatProgram, reporter: Reporter) -> None:
+    for body in sequences(program.blocks[ir.Role.DEPARSER]):
+        emitted: list[Path] = []
+        for s in body:
+            where = (
+                path(s.arguments[0]) if isinstance(s, ir.CallExtern) and s.name == "packet_out.emit" else None
+            )
+            if not isinstance(s, ir.CallExtern) or where is None:
+                continue
+            if any(overlap(where, other) for other in emitted):
+                text = s.arguments[0].span.fragment()
+                what = "is emitted twice" if where in emitted else "has headers that are emitted twice"
+                message = f"{text} {what}: packets leave with two copies"
+                reporter.warn(s.arguments[0].span, message, "remove one of the two", option="emitted-twice")
+            emitted.append(where)
 
 
 def _note(header: ir.Expr, made: dict[Path, ir.Expr], program: ir.FlatProgram) -> None:

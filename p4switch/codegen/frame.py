@@ -400,10 +400,13 @@ def _write_open(out: Writer, layout: Layout) -> None:
         f"const struct traced program_traced = {{process, {'dequeue' if layout.queues else 'NULL'}}};"
     )
     with out.block("struct switch_base *program_open(uint32_t drop_port, uint64_t seed)"):
-        out.line("struct state *s = aligned_alloc(_Alignof(struct state), sizeof *s);")
-        out.line("if (!s)")
+        # calloc returns fresh pages: cells that no packet has used take no memory.
+        out.line("void *memory = calloc(1, sizeof(struct state) + _Alignof(struct state));")
+        out.line("if (!memory)")
         out.line("    return NULL;")
-        out.line("memset(s, 0, sizeof *s);")
+        out.line("const uintptr_t aligned = (uintptr_t)memory + _Alignof(struct state);")
+        out.line("struct state *s = (struct state *)(aligned - aligned % _Alignof(struct state));")
+        out.line("s->base.memory = memory;")
         out.line("s->base.process = process;")
         if layout.queues:
             out.line("s->base.dequeue = dequeue;")

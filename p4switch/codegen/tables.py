@@ -119,6 +119,8 @@ class TableWriter:
         if table.with_counters or self._direct_counter(table):
             out.line("e->packets++;")
             out.line("e->bytes += p->ingress_length;")
+        if self._direct_counter(table):
+            out.trace(RecordKind.COUNTED, self._number(table), "e->packets", "e->bytes")
         extra = EntryExtra.of(self.layout.program, table)
         if extra.words:
             out.line("uint64_t *extra = entry_extra(t, e);")

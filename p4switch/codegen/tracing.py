@@ -32,6 +32,7 @@ class RecordKind(IntEnum):
         auto()
     )  # branch: the outcome, a bit for each of the condition's fields whose header is valid, the fields
     TABLE = auto()  # table: whether it hit, the entry's index, the key as packed by KeyLayout
+    COUNTED = auto()  # table: what its direct counter has counted for the entry, packets and bytes
     COLOUR = auto()  # table: that of the entry's direct meter
     ACTION = auto()  # action: its arguments
     STATEMENT = auto()  # statement: what it assigned; or an index, and the value there

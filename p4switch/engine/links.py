@@ -6,11 +6,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fanin.p4switch.engine.library import LinkSettings, LinkStatistics
+if TYPE_CHECKING:
+    from fanin.p4switch.engine.library import LinkSettings, LinkStatistics
 
 _PICOSECONDS = 1e12  # in a second
 
@@ -79,6 +79,9 @@ class LinkProperties:
 
     def for_runtime(self) -> LinkSettings:
         """Return the properties as the runtime takes them."""
+        # Imported here because the command line is read before the switch is loaded.
+        from fanin.p4switch.engine.library import LinkSettings
+
         burst = self.burst or Burst(0, 1)
         return LinkSettings(
             rate=self.rate or 0,
@@ -206,6 +209,8 @@ def _quantity(name: str, value: Any, kind: str, low: float = 0, high: float = ma
         raise LinkError(
             f"{name}: {value!r} is not a number of {kind}" + (f" (units: {known})" if known else "")
         )
+    from decimal import Decimal  # not above: most switches have no link, and it takes 0.3 MB
+
     number = float(Decimal(match[1]) * Decimal(units[match[2]]))
     if not low <= number <= high:
         raise LinkError(f"{name}: {value} is not from {low:g} to {high:g}")

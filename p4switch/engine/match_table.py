@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from struct import Struct
 
+from fanin.native.text import counted
 from fanin.p4switch.bmv2json.program import Action, Program, Table
 from fanin.p4switch.codegen.keys import EntryExtra, KeyLayout, PackedKey
 from fanin.p4switch.engine.action_profile import ProfileState
@@ -422,7 +423,7 @@ class MatchTable:
         if len(call.args) != len(action.parameters):
             raise self._error(
                 TableErrorCode.INVALID_ARGUMENT,
-                f"action {call.name} needs {len(action.parameters)} arguments, not {len(call.args)}",
+                f"action {call.name} needs {counted(len(action.parameters), 'argument')}, not {len(call.args)}",
             )
         data: list[int] = []
         for parameter, value in zip(action.parameters, call.args, strict=True):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from fanin.p4switch.gnmi.proto import gnmi
 from fanin.p4switch.gnmi.schema import LEAVES, Leaf
 from fanin.p4switch.p4runtime.errors import invalid, not_found
-from fanin.p4switch.p4runtime.proto import gnmi
 
 LIST = ("interfaces", "interface")  # where the tree has its list; everything is below it
 KEY = "name"

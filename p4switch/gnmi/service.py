@@ -13,11 +13,11 @@ import grpc
 from fanin.p4switch.gnmi import set as gnmi_set
 from fanin.p4switch.gnmi.paths import LIST, Selected, absolute, names_one, path_of, select, text
 from fanin.p4switch.gnmi.ports import SwitchPorts
+from fanin.p4switch.gnmi.proto import gnmi
 from fanin.p4switch.gnmi.schema import LEAVES, MODULES, Leaf, LeafValue
 from fanin.p4switch.gnmi.subscriptions import Watch, watches
 from fanin.p4switch.gnmi.values import ENCODINGS, check_encoding, encode, encode_json, node
 from fanin.p4switch.p4runtime.errors import P4RuntimeError, abort, invalid, not_found
-from fanin.p4switch.p4runtime.proto import gnmi
 
 SERVICE = "gnmi.gNMI"
 VERSION = "0.10.0"  # of gnmi.proto

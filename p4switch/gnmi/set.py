@@ -11,10 +11,10 @@ import grpc
 
 from fanin.p4switch.gnmi.paths import KEY, LIST, absolute, select, text
 from fanin.p4switch.gnmi.ports import SwitchPorts
+from fanin.p4switch.gnmi.proto import gnmi
 from fanin.p4switch.gnmi.schema import ENABLED, LEAVES, MODULES, Leaf, PortState
 from fanin.p4switch.gnmi.values import decode
 from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid, not_found, unimplemented
-from fanin.p4switch.p4runtime.proto import gnmi
 
 _DEFAULT = True  # of config/enabled
 _CODES = {errno.EPERM: grpc.StatusCode.PERMISSION_DENIED, errno.ENODEV: grpc.StatusCode.NOT_FOUND}

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fanin.p4switch.gnmi.paths import Selected, text
+from fanin.p4switch.gnmi.proto import gnmi
 from fanin.p4switch.gnmi.schema import LeafValue
 from fanin.p4switch.p4runtime.errors import invalid
-from fanin.p4switch.p4runtime.proto import gnmi
 
 # Counters cause no notifications: where their changes are wanted, they are sampled at this interval.
 COUNTERS_EVERY = 1_000_000_000

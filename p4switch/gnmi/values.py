@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fanin.p4switch.gnmi.paths import LIST
+from fanin.p4switch.gnmi.proto import gnmi
 from fanin.p4switch.gnmi.schema import INTERFACES, Leaf, LeafKind, LeafValue
 from fanin.p4switch.p4runtime.errors import invalid, unimplemented
-from fanin.p4switch.p4runtime.proto import gnmi
 
 ENCODINGS = (gnmi.JSON, gnmi.JSON_IETF, gnmi.PROTO)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fanin.native.text import counted
 from fanin.p4switch.bmv2json.expressions import Field
 from fanin.p4switch.bmv2json.program import (
     Action,
@@ -168,7 +169,9 @@ class PipelineReader:
             raise ProgramError(f"{where}: action {action.name} is not one of its actions")
         data = tuple(integer(d) for d in item.get("action_data", []))
         if len(data) != len(action.parameters):
-            raise ProgramError(f"{where}: action {action.name} needs {len(action.parameters)} arguments")
+            raise ProgramError(
+                f"{where}: action {action.name} needs {counted(len(action.parameters), 'argument')}"
+            )
         for parameter, value in zip(action.parameters, data, strict=True):
             if not 0 <= value < 1 << parameter.width:
                 raise ProgramError(

@@ -122,6 +122,7 @@ struct trace {
 
 /* The part of a switch's state that does not depend on its program. A program's own state begins with it. */
 struct switch_base {
+    void *memory;          /* the allocation that holds the state */
     pthread_mutex_t lock;  /* held while packets are processed, and while the control plane reads or writes */
     atomic_uint waiting;   /* threads of the control plane that wait for the lock: the forwarding loop yields to them */
     process_function *process;

@@ -39,6 +39,7 @@ from fanin.p4switch.trace.events import (
     Copy,
     Deparse,
     Dequeue,
+    DirectCount,
     Drop,
     Egress,
     Enqueue,
@@ -348,6 +349,12 @@ class PacketDecoder:
             return None
         priority = entry.key.priority if layout.has_priority else None
         return HitEntry(index, entry_text(self.program, table, entry.key), priority)
+
+    @_decodes(RecordKind.COUNTED)
+    def _on_counted(self, number: int, words: tuple[int, ...]) -> None:
+        table = self.of.numbers.tables[number]
+        counter = next(c for c in self.program.counters.values() if c.table == table.name)
+        self.events.append(DirectCount(counter.name, *words))
 
     @_decodes(RecordKind.COLOUR)
     def _on_colour(self, number: int, words: tuple[int, ...]) -> None:

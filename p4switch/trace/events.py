@@ -188,6 +188,15 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectCount:
+    """Packet that a direct counter counts for the entry of the lookup before, and what it has counted there now."""
+
+    counter: str
+    packets: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Jump:
     """Condition inside an action, and its outcome."""
 
@@ -289,6 +298,7 @@ Event = (
     | ActionRun
     | Assign
     | Access
+    | DirectCount
     | Jump
     | Invalid
     | NotEmitted

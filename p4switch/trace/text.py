@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import PurePath
 
@@ -17,8 +17,10 @@ from fanin.p4switch.trace.events import (
     Call,
     Choice,
     Condition,
+    Copy,
     Deparse,
     Dequeue,
+    DirectCount,
     Drop,
     Egress,
     Enqueue,
@@ -44,6 +46,7 @@ from fanin.p4switch.trace.events import (
 )
 
 TEMPORARY = "tmp$"  # begins the names of the compiler's own variables
+_MOST_REGISTERS = 2  # named in the last line
 _FEWEST = 4  # values shown as a series: v0..v63 = 1, 2, 3, … 64
 
 Series = list[Access] | list[Assign]
@@ -65,10 +68,10 @@ def as_text(trace: PacketTrace, *, verbose: bool = False) -> str:
                 depth = 2
                 continue
             case ActionRun():
-                depth = 4 if isinstance(previous, (Lookup, Choice)) else 3
+                depth = 4 if isinstance(previous, (Lookup, DirectCount, Choice)) else 3
         lines += [f"{'  ' * (depth + shift)}{line}" for shift, line in _render(part, depth)]
         previous = part
-    lines.append(f"  => {verdict(trace.events)}")
+    lines.append(f"  => {verdict(trace)}")
     return "\n".join(lines)
 
 
@@ -135,6 +138,8 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
                 member = alternatives[chosen].member
                 which = f"action {chosen + 1}" if member is None else f"member {member}"
                 yield step + 1, f"{name}: {which} of {len(alternatives)}: {others}"
+        case DirectCount(counter, packets, size):
+            yield step + 1, f"count {counter}: {counted(packets, 'packet')}, {counted(size, 'byte')}"
         case ActionRun(name, arguments, _):
             yield -1, f"action {name}({_values_text(arguments)})"
         case Invalid(header):
@@ -184,10 +189,9 @@ def _file_name(path: str) -> str:
     return PurePath(path).name
 
 
-def verdict(events: Sequence[Event]) -> str:
+def verdict(trace: PacketTrace) -> str:
     """Return what became of a packet, in one line."""
-    out = [e for e in events if isinstance(e, Output)]
-    drops = [f"{e.reason}{_at(e.source)}" for e in events if isinstance(e, Drop)]
+    out = [e for e in trace.events if isinstance(e, Output)]
     parts = []
     if out:
         ports = ", ".join(
@@ -195,10 +199,30 @@ def verdict(events: Sequence[Event]) -> str:
             for e in out
         )
         parts.append(f"{counted(len(out), 'packet')} out: {ports}")
-    if drops:
-        parts.append(f"dropped: {'; '.join(drops)}")
-    parts += [f"waits for port {e.port}" for e in events if isinstance(e, Enqueue)]
+    for event, owner in zip(trace.events, trace.owners, strict=True):
+        if isinstance(event, Drop):
+            which = f"{_copy_text(trace.copies[owner])} is " if out else ""
+            parts.append(f"{which}dropped{_left_behind(trace.events)}: {event.reason}{_at(event.source)}")
+    parts += [f"waits for port {e.port}" for e in trace.events if isinstance(e, Enqueue)]
     return "; ".join(parts) or "nothing leaves"
+
+
+def _copy_text(copy: Copy) -> str:
+    if copy.cause == "arrival":
+        return "the packet itself"
+    return f"replica {copy.replica}" if copy.cause == "replication" else f"the {copy.cause} packet"
+
+
+def _left_behind(events: Iterable[Event]) -> str:
+    """Tell what a packet has left in registers: it was perhaps dropped because it was added to something there."""
+    written = dict.fromkeys(
+        e.name for e in events if isinstance(e, Access) and e.operation == "write" and e.in_range
+    )
+    if not written:
+        return ""
+    if len(written) > _MOST_REGISTERS:
+        return f" after writing {counted(len(written), 'register')}"
+    return f" after writing register{'s' * (len(written) > 1)} {' and '.join(written)}"
 
 
 # Values

@@ -327,7 +327,7 @@ def test_a_message_names_the_fields_of_structs_and_headers(
 
 def test_a_message_has_as_many_values_as_places(complain: Complain) -> None:
     found = complain(apply='log_msg("{} and {}", { meta.x });')
-    assert "the text has 2 places ({}), and there are 1 values" in found
+    assert "the text has 2 places ({}), but the call has 1 value" in found
 
 
 def test_what_is_read_from_a_signed_register_has_its_sign_again(build: Build) -> None:

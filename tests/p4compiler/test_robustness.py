@@ -202,6 +202,11 @@ def test_a_register_that_p4info_has_no_room_for_is_refused(build: Callable[..., 
         build(locals="register<bit<8>>(4294967295) r;", apply="r.write(0, 1);")
 
 
+def test_a_negative_size_is_named_as_it_is_written(build: Callable[..., Compiled]) -> None:
+    with pytest.raises(CompileError, match=r"the size -4 is negative.*4294967292 as bit<32>"):
+        build(locals="register<bit<8>>(-4) r;", apply="r.write(0, 1);")
+
+
 def _twice(first: str, other: str) -> str:
     """A declaration, and 40 that each have the one before twice, which is %."""
     return first + "".join(

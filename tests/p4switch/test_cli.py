@@ -168,6 +168,14 @@ def test_it_gets_ready_and_ends_cleanly(start, ending):
         socket.create_connection((host, int(port)), timeout=TIMEOUT)
 
 
+def test_a_switch_without_tls_does_not_load_openssl(start):
+    process = start("--no-p4", "--thrift-port", "0", "--", "--grpc-server-addr", "127.0.0.1:0")
+    ready_line(process)
+    loaded = Path(f"/proc/{process.pid}/maps").read_text()
+    assert "cygrpc" in loaded
+    assert "libcrypto" not in loaded
+
+
 @pytest.mark.parametrize(("host", "open_to_all"), [("127.0.0.1", False), ("[::1]", False), ("0.0.0.0", True)])
 def test_a_port_that_anybody_may_use_is_warned_of(start, host, open_to_all):
     process = start("--no-p4", "--", "--grpc-server-addr", f"{host}:0")

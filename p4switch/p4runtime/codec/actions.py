@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from fanin.native.text import counted
 from fanin.p4switch.bmv2json.program import ActionParameter
 from fanin.p4switch.entries import ActionCall
 from fanin.p4switch.p4runtime.codec.translation import Codec, Translations
@@ -27,7 +28,7 @@ class ActionCodec:
         self.name = action.preamble.name
         if len(action.params) != len(parameters):
             raise invalid(
-                f"action {self.name} has {len(action.params)} parameters in the P4Info, "
+                f"action {self.name} has {counted(len(action.params), 'parameter')} in the P4Info, "
                 f"{len(parameters)} in the device config"
             )
         self._codecs: list[tuple[int, Codec]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fanin.native.text import counted
 from fanin.p4switch.engine.value_sets import ValueSetState
 from fanin.p4switch.entries import EntryKey, Lpm, Match, Ternary
 from fanin.p4switch.p4runtime.codec.matches import MatchField
@@ -22,7 +23,7 @@ class _Members:
         keys = objects.engine.program.value_sets[self.name].table.keys
         if len(keys) != len(info.match):
             raise invalid(
-                f"value set {self.name} has {len(info.match)} fields in the P4Info, {len(keys)} here"
+                f"value set {self.name} has {counted(len(info.match), 'field')} in the P4Info, {len(keys)} here"
             )
         self.fields = tuple(
             MatchField.of_value_set(match, key.width, self.name, objects.translations)

@@ -112,6 +112,7 @@ def test_statements_that_are_p4(build: Build, statement: str) -> None:
         ("meta.x = meta.x / 0;", "division by zero"),
         ("meta.x = meta.x << hdr.h.s;", "a shift by int<8>"),
         ("hdr.h = { 1, 2 };", "h_t takes 4 values, not 2"),
+        ("tuple<bit<8>> t = { 1, 2 };", "tuple<bit<8>> takes 1 value, not 2"),
         ("hdr.h = { a = 1 };", "fields of h_t are missing: b, s, c"),
         ("5 = meta.x;", "this cannot be written"),
         ("meta.x + 1 = 2;", "this is not a statement"),

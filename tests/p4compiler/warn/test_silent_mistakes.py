@@ -89,6 +89,12 @@ def test_headers_that_are_emitted_in_another_order_than_extracted(warned: Warned
     assert warned((ethernet + tunnel, tunnel + ethernet), made) == []  # its place is the program's choice
 
 
+@pytest.mark.parametrize("again", ["hdr.ipv4", "hdr"])
+def test_a_header_that_is_emitted_twice(warned: Warned, again: str) -> None:
+    old = "        packet.emit(hdr.ipv4);\n"
+    assert warned((old, f"{old}        packet.emit({again});\n")) == [("emitted-twice", again)]
+
+
 def test_a_table_that_chooses_a_port_and_does_nothing_on_a_miss(warned: Warned) -> None:
     assert warned((DEFAULT, "")) == [("no-default-action", "ipv4_lpm")]
 
@@ -133,6 +139,12 @@ def test_a_miss_for_which_the_program_chooses_a_port_elsewhere(warned: Warned, a
 
 
 # Keys
+
+
+def test_a_table_that_is_applied_to_packets_without_its_header(warned: Warned) -> None:
+    test = "} else if (hdr.ipv4.isValid()) {\n            ipv4_lpm.apply();\n        } else {\n            drop();\n"
+    always = "} else {\n            ipv4_lpm.apply();\n"
+    assert warned((test, always)) == [("invalid-header", "hdr.ipv4.dstAddr")]
 
 
 def test_a_select_without_a_default(warned: Warned) -> None:
@@ -192,7 +204,10 @@ def test_a_header_that_is_never_emitted(warned: Warned) -> None:
     emit = "        packet.emit(hdr.tunnel);\n"
     assert warned((emit, "")) == [("never-emitted", "hdr.tunnel")]
     assert warned((emit, ""), ("meta.flow = 7;", "hdr.tunnel.setInvalid();")) == []
-    assert warned((emit, ""), ("        packet.emit(hdr.ipv4);\n", "        packet.emit(hdr);\n")) == []
+    assert (
+        warned((emit, ""), ("        packet.emit(hdr.ethernet);\n", ""), ("emit(hdr.ipv4);", "emit(hdr);"))
+        == []
+    )
 
 
 def test_a_header_that_is_made_valid_and_never_emitted(warned: Warned) -> None:

@@ -262,6 +262,62 @@ def test_clones_come_to_egress_as_they_were(build: Build, tmp_path: Path) -> Non
     assert warned(compile_file(program)) == []
 
 
+KEYED = """action a() { } table t { key = { %s } actions = { a; NoAction; } }"""
+
+
+@pytest.mark.parametrize(
+    "apply",
+    [
+        "if (meta.flag) { hdr.g.setValid(); } t.apply();",
+        "hdr.g = hdr.h; if (meta.flag) { hdr.g.setInvalid(); } t.apply();",
+        "if (meta.flag) { hdr.g.setValid(); } if (t.apply().hit) { meta.y = 1; }",
+    ],
+)
+def test_a_key_of_a_header_that_may_be_invalid_and_that_nothing_tests(build: Build, apply: str) -> None:
+    compiled = build(declarations=TWO_HEADERS, locals=KEYED % "hdr.g.a[3:0]: exact;", apply=apply)
+    assert warned(compiled) == [("invalid-header", "hdr.g.a[3:0]")]
+    (warning,) = compiled.warnings
+    assert warning.hint == "apply t only if hdr.g.isValid(), or add hdr.g.isValid() to its key"
+
+
+@pytest.mark.parametrize(
+    ("key", "apply"),
+    [
+        ("hdr.h.a: exact;", "t.apply();"),
+        ("hdr.g.a: exact;", "hdr.g.setValid(); t.apply();"),
+        ("hdr.g.a: exact;", "hdr.g = hdr.h; t.apply();"),
+        ("hdr.g.a: exact;", "if (meta.flag) { hdr.g.setValid(); } if (hdr.g.isValid()) { t.apply(); }"),
+        ("hdr.g.isValid(): exact; hdr.g.a: ternary;", "if (meta.flag) { hdr.g.setValid(); } t.apply();"),
+        ("hdr.g.a: ternary;", "if (meta.flag) { hdr.g.setValid(); } t.apply();"),
+        # the program tests it somewhere: what it knows then may hold here, too
+        ("hdr.g.a: exact;", "if (meta.flag) { hdr.g.setValid(); } meta.flag = hdr.g.isValid(); t.apply();"),
+    ],
+)
+def test_a_key_of_a_header_that_is_valid_or_tested(build: Build, key: str, apply: str) -> None:
+    assert warned(build(declarations=TWO_HEADERS, locals=KEYED % key, apply=apply)) == []
+
+
+@pytest.mark.parametrize(
+    ("without", "expected"),
+    [("", []), ("3: u;", [("invalid-header", "hdr.g.a")])],
+    ids=["only after it", "or without it"],
+)
+def test_a_key_of_a_header_that_comes_with_another_in_the_packet(
+    build: Build, without: str, expected: list[tuple[str, str]]
+) -> None:
+    declared = TWO_HEADERS.replace("h_t g;", "h_t g; h_t u;")
+    parser = """state start { packet.extract(hdr.h); transition select(hdr.h.a) { 1: g; %s default: accept; } }
+    state g { packet.extract(hdr.g); transition select(hdr.g.a) { 2: u; default: accept; } }
+    state u { packet.extract(hdr.u); transition accept; }"""
+    compiled = build(
+        declarations=declared,
+        parser=parser % without,
+        locals=KEYED % "hdr.g.a: exact;",
+        apply="if (hdr.u.isValid()) { t.apply(); }",
+    )
+    assert warned(compiled) == expected
+
+
 # Programs
 
 

@@ -1,4 +1,4 @@
-"""Packets leave no memory behind: not those that are cloned, resubmitted or recirculated, nor their digests."""
+"""The memory of a switch: packets leave none behind, and registers take it when their cells are first used."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from fanin.p4switch.engine.engine import Engine
+from tests.p4switch.documents import document
 
 TESTS = Path(__file__).parents[1]
 
@@ -27,3 +30,19 @@ def test_a_hundred_thousand_packets_leave_nothing_allocated(program: str) -> Non
         check=True,
     )
     assert abs(int(grown.stdout)) < 5000  # 16 bytes for each three hundred packets would be more
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+@pytest.mark.slow
+def test_cells_of_a_register_take_memory_when_they_are_first_used() -> None:
+    cells = 8_000_000
+    config = document({}, [], register_arrays=[{"id": 0, "name": "r", "size": cells, "bitwidth": 64}])
+    Engine.load(config)  # whatever else a first switch needs
+    before = resident()
+    engine = Engine.load(config)
+    assert resident() - before < cells  # of eight times as many bytes
+    assert engine.register("r").read(cells - 1) == [0]

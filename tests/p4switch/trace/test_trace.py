@@ -37,6 +37,7 @@ from fanin.p4switch.trace.events import (
     Condition,
     Copy,
     Deparse,
+    DirectCount,
     Drop,
     Egress,
     Extract,
@@ -53,7 +54,7 @@ from fanin.p4switch.trace.events import (
 from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import TraceError, traced
 from tests.p4switch.codegen.rolled import COUNT, STRAIGHT, aggregation
-from tests.p4switch.documents import assign, document, field, number, operation
+from tests.p4switch.documents import assign, call, document, field, in_egress, number, operation
 
 STF = Path(__file__).parents[1] / "stf"
 PROGRAMS = ("externs", "tables", "entities", "router", "forwarder")
@@ -239,6 +240,16 @@ def test_a_direct_meters_colour(engine: Callable[[str], Engine]) -> None:
     assert [e.value.number for t in (first, second) for e in of_kind(t, Access)] == [0, 2]
 
 
+def test_what_a_direct_counter_has_counted_for_an_entry(engine: Callable[[str], Engine]) -> None:
+    switch = engine("tables")
+    packet = bytes(60)
+    miss, again = traces(switch, packet, packet)
+    assert of_kind(miss, DirectCount) == [DirectCount("ingress.hits", 1, 60)]
+    assert of_kind(again, DirectCount) == [DirectCount("ingress.hits", 2, 120)]
+    (lookup,) = (number for number, line in enumerate(as_text(again).splitlines()) if "exact_table" in line)
+    assert as_text(again).splitlines()[lookup + 2] == "      count ingress.hits: 2 packets, 120 bytes"
+
+
 def test_a_loop_over_registers_is_one_line_of_text_and_all_of_json() -> None:
     switch = Engine.load(aggregation(STRAIGHT, field("index", "at")))
     packet = struct.pack(f">II{COUNT}i{COUNT}B", 5, 0, *range(COUNT), *range(COUNT))
@@ -344,6 +355,36 @@ def test_a_drop_names_its_line(passes: Engine) -> None:
     line = (STF / "passes.p4").read_text().splitlines()[drop.source.line - 1]
     assert "mark_to_drop" in line
     assert as_text(trace).splitlines()[-1] == f"  => dropped: mark_to_drop  [passes.p4:{drop.source.line}]"
+
+
+def test_a_drop_tells_what_the_packet_has_left_in_registers() -> None:
+    cells = [
+        {"name": name, "id": at, "size": 2, "bitwidth": 8} for at, name in enumerate(("sum", "seen", "last"))
+    ]
+    drop = call("mark_to_drop", {"type": "header", "value": "standard_metadata"})
+
+    def last_line(*names: str) -> str:
+        writes = [
+            call("register_write", {"type": "register_array", "value": n}, number(1), number(7))
+            for n in names
+        ]
+        [trace] = traces(Engine.load(in_egress(document({}, [], register_arrays=cells), *writes, drop)), b"x")
+        return as_text(trace).splitlines()[-1]
+
+    assert last_line() == "  => dropped: mark_to_drop"
+    assert last_line("sum") == "  => dropped after writing register sum: mark_to_drop"
+    assert (
+        last_line("sum", "sum", "seen") == "  => dropped after writing registers sum and seen: mark_to_drop"
+    )
+    assert last_line("sum", "seen", "last") == "  => dropped after writing 3 registers: mark_to_drop"
+
+
+def test_a_drop_next_to_packets_that_leave_names_the_copy(passes: Engine) -> None:
+    passes.sessions.insert(99, (Replica(9, 0),))
+    [trace] = traces(passes, bytes([7, 0, 0]), port=1)
+    [drop] = of_kind(trace, Drop)
+    itself = f"the packet itself is dropped: mark_to_drop  [passes.p4:{drop.source.line}]"
+    assert as_text(trace).splitlines()[-1] == f"  => 1 packet out: port 9 (10 bytes); {itself}"
 
 
 def test_a_group_without_replicas_drops() -> None:
