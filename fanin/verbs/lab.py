@@ -288,7 +288,7 @@ def grade_submissions(
             parser=file_to_write,
             metavar="FILE",
             callback=_in_creatable,
-            help="Where to write the points (default: grades-LAB.csv)",
+            help="Where to write the points (default: grades-LAB.csv); an earlier table is renamed",
         ),
     ] = None,
     gradescope_folder: Annotated[
@@ -323,6 +323,7 @@ def grade_submissions(
         grader,
         gradescope,
         is_archive,
+        set_aside,
         shown,
         write_csv,
     )
@@ -372,6 +373,8 @@ def grade_submissions(
         )
     table = table or Path(f"grades-{lab.name}.csv")
     table.parent.mkdir(parents=True, exist_ok=True)
+    if kept := set_aside(table):
+        say(f"{kept}: the table of an earlier marking, which was {table}", err=True)
     with table.open("w", newline="") as file:
         write_csv([*marks, *packed], file)
     if gradescope_folder is not None:

@@ -167,7 +167,14 @@ def test_a_new_lab_is_proved_started_and_marked() -> None:
     assert "ann: 4 of 4" in marked.stdout
     assert "bob: 1 of 4" in marked.stdout
     assert "not marked, since they are not unpacked: eve.zip" in marked.stderr
-    records = lab("grade", "submissions", "--lab", "my-lab", "--seed", 7, "--json").stdout.splitlines()
+    first = Path("grades-my-lab.csv").read_text() + "eve was ill"
+    Path("grades-my-lab.csv").write_text(first)
+    Path("grades-my-lab-1.csv").write_text("another table")
+    marked = lab("grade", "submissions", "--lab", "my-lab", "--seed", 7, "--json")
+    assert "grades-my-lab-2.csv: the table of an earlier marking, which was grades-my-lab.csv" in marked.stderr
+    assert Path("grades-my-lab-1.csv").read_text() == "another table"
+    assert Path("grades-my-lab-2.csv").read_text() == first
+    records = marked.stdout.splitlines()
     assert json.loads(records[0]) == {
         "student": "ann", "points": 4, "of": 4, "passed": ["reaches", "unknown", "at_random"], "note": "", "seed": 7,
     }  # fmt: skip
