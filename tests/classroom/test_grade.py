@@ -441,7 +441,9 @@ def test_a_lab_whose_solution_passes_only_outside_of_the_sandboxes_marks_nobody(
         "def outside(bench: Bench) -> None:\n"
         f"    bench.check(__import__('os').path.exists({str(further)!r}), 'no file')\n"
     )
-    complaint = "its solution passes, but in a sandbox it fails outside, and so would every submission\n.*no file"
+    complaint = (
+        "its solution passes, but in a sandbox it fails outside, and so would every submission\n.*no file"
+    )
     with pytest.raises(LabError, match=complaint), grader(lab, seed=0, further=further):
         pass
 

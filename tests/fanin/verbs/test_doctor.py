@@ -58,7 +58,6 @@ def test_without_a_c_compiler_fanin_does_not_run(fanin, tmp_path):
     assert said.startswith("✗")
     assert "apt-get install gcc" in said
 
-
     assert "fanin cannot run here: there is no C compiler." in done.stdout
 
 

@@ -171,7 +171,9 @@ def test_a_new_lab_is_proved_started_and_marked() -> None:
     Path("grades-my-lab.csv").write_text(first)
     Path("grades-my-lab-1.csv").write_text("another table")
     marked = lab("grade", "submissions", "--lab", "my-lab", "--seed", 7, "--json")
-    assert "grades-my-lab-2.csv: the table of an earlier marking, which was grades-my-lab.csv" in marked.stderr
+    assert (
+        "grades-my-lab-2.csv: the table of an earlier marking, which was grades-my-lab.csv" in marked.stderr
+    )
     assert Path("grades-my-lab-1.csv").read_text() == "another table"
     assert Path("grades-my-lab-2.csv").read_text() == first
     records = marked.stdout.splitlines()
