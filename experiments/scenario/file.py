@@ -190,7 +190,15 @@ def load_scenario(path: Path, changes: Sequence[str] = (), predict: Predict | No
         _change(document, change)
     with _named(path):
         frame = _take_frame(document)
-        return Scenario(frame, text, *_points(document, path.parent, predict))
+        return Scenario(_retitled(frame, changes), text, *_points(document, path.parent, predict))
+
+
+def _retitled(frame: Frame, changes: Sequence[str]) -> Frame:
+    """Return a frame whose figure has the changes as its title: the title of the file describes the file's settings."""
+    if not changes or frame.plot is None or frame.plot.title is None:
+        return frame
+    plot = frame.plot.model_copy(update={"title": f"{frame.name}: {', '.join(changes)}"})
+    return frame.model_copy(update={"plot": plot})
 
 
 def load_frame(path: Path) -> Frame:
