@@ -50,12 +50,12 @@ class Given(NamedTuple):
 
     Attributes:
         hint: All hints for the test.
-        count: How many of them are given.
+        given: How many of them are given.
         cured: All were given already when the test failed in another way, so that none may help any more.
     """
 
     hint: Hint
-    count: int
+    given: int
     cured: bool
 
 

@@ -190,13 +190,13 @@ def show_hint(folder: Folder = Path()) -> None:
         found = work.hint(further=True)
     if found is None:
         raise failure("lab", "there are no hints for this test; read README.md again")
-    hint, count, cured = found
-    for number, stage in enumerate(hint.stages[:count], 1):
+    hint, given, cured = found
+    for number, stage in enumerate(hint.stages[:given], 1):
         say(f"{number} of {len(hint.stages)}: {stage}")
     say(f"see {hint.see}")
     if cured:
         say("the test now fails in another way than when you got the last hint; fanin lab check shows how")
-    if count == len(hint.stages):
+    if given == len(hint.stages):
         say("this was the last hint; fanin lab solution shows one solution")
 
 
@@ -459,13 +459,13 @@ def _check(work: WorkFolder, seed: int, *, as_json: bool, surroundings: Surround
             f"next: {following.name}, {following.manifest.title}; type: cd .. && fanin lab start {following.name}"
         )
     elif failed and (found := work.hint(further=False)):
-        hint, count, cured = found
-        more = "a clearer one" if count < len(hint.stages) else "all hints"
+        hint, given, cured = found
+        more = "a clearer one" if given < len(hint.stages) else "all hints"
         if cured:
             said = (
                 "this test now fails in another way than when you got the last hint: see what differs above"
             )
         else:
-            said = f"hint {count} of {len(hint.stages)}: {hint.stages[count - 1]}"
+            said = f"hint {given} of {len(hint.stages)}: {hint.stages[given - 1]}"
         say(f"{said}\n  for {more}: fanin lab hint")
     return not failed
