@@ -51,7 +51,7 @@ class Given(NamedTuple):
     Attributes:
         hint: All hints for the test.
         given: How many of them are given.
-        cured: All were given already when the test failed in another way, so that none may help any more.
+        cured: All were given already when the test failed in another way, which none of them may explain.
     """
 
     hint: Hint
