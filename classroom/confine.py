@@ -13,9 +13,10 @@ import os
 import platform
 import resource
 import signal
+import site
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -90,11 +91,40 @@ class Confinement:
 
 
 def files_of_fanin() -> list[str]:
-    """Return the files and folders that fanin and the C compiler need in a sandbox. The labs are not among them."""
+    """Return the files and folders that fanin, Python's packages and the C compiler need in a sandbox.
+
+    The labs are not among them, but may be below them: mask `hidden_labs`.
+    """
     package = Path(fanin.__file__).parent
     parts = [each.resolve() for each in package.iterdir() if each.is_symlink() and each.name != "labs"]
-    places = ["/usr", "/etc/alternatives", sys.prefix, sys.base_prefix, package, *parts]
-    return [str(each) for each in dict.fromkeys(places)]
+    system = [Path(each) for each in ("/usr", "/etc/alternatives", sys.prefix, sys.base_prefix)]
+    places = [*system, *_folders_of_packages(), package, *parts]
+    further = [each for each in _imported() if not any(each.is_relative_to(place) for place in places)]
+    return [str(each) for each in dict.fromkeys([*places, *further])]
+
+
+def _folders_of_packages() -> list[Path]:
+    """Return the folders of Python's path into which packages were installed, such as those that a .pth file adds."""
+    return [each for each in map(Path, sys.path) if each.is_absolute() and any(each.glob("*.dist-info"))]
+
+
+def _imported() -> Iterator[Path]:
+    """Yield the packages and modules that were imported here.
+
+    They may be in folders that a sandbox must not show as a whole: next to the packages of a project that is installed
+    for editing are its other files.
+    """
+    for name, module in tuple(sys.modules.items()):
+        if "." not in name and name != "__main__":
+            file = getattr(module, "__file__", None)
+            places = map(Path, getattr(module, "__path__", None) or [file or ""])
+            yield from (each for each in places if each.is_absolute())
+
+
+def hidden_labs() -> list[str]:
+    """Return the folders of labs below those that `files_of_fanin` returns."""
+    packages = [Path(fanin.__file__).parent, *(each / "fanin" for each in _folders_of_packages())]
+    return [str(each / "labs") for each in dict.fromkeys(packages)]
 
 
 def require_sandboxes() -> None:
@@ -190,19 +220,7 @@ def _mount_root(box: Confinement, owner: int) -> None:
             (root / place[1:]).symlink_to(Path(place).readlink())
         elif Path(place).is_dir():
             _show(Path(place), root / place[1:])
-    for each in box.shown:
-        _show(Path(each), root / each[1:])
-    for place, source in box.mounted.items():
-        _show(Path(source), root / place[1:])
-    for each in box.masked:
-        if (root / each[1:]).is_dir():
-            _mount("tmpfs", str(root / each[1:]), "tmpfs", _READ_ONLY | _NOSUID | _NODEV, "size=4k,mode=755")
-    for name in _DEVICES:
-        _show(Path("/dev", name), root / "dev" / name, writable=True)
-    for name in ("proc", "tmp"):
-        (root / name).mkdir(exist_ok=True)
-    with suppress(OSError):  # a container may not allow it; hardly anything needs it
-        _mount("proc", str(root / "proc"), "proc", _NOSUID | _NODEV | _NOEXEC)
+    (root / "tmp").mkdir()
     if box.disk_bytes:
         _mount(
             "tmpfs",
@@ -212,6 +230,18 @@ def _mount_root(box: Confinement, owner: int) -> None:
             f"size={box.disk_bytes},nr_inodes=4k,mode=700",
         )
         os.chown(root / "tmp", owner, owner)
+    for each in box.shown:
+        _show(Path(each), root / each[1:])
+    for place, source in box.mounted.items():
+        _show(Path(source), root / place[1:])
+    for each in box.masked:
+        if (root / each[1:]).is_dir():
+            _mount("tmpfs", str(root / each[1:]), "tmpfs", _READ_ONLY | _NOSUID | _NODEV, "size=4k,mode=755")
+    for name in _DEVICES:
+        _show(Path("/dev", name), root / "dev" / name, writable=True)
+    (root / "proc").mkdir(exist_ok=True)
+    with suppress(OSError):  # a container may not allow it; hardly anything needs it
+        _mount("proc", str(root / "proc"), "proc", _NOSUID | _NODEV | _NOEXEC)
     os.chdir(root)
     libc.call("syscall", _PIVOT_ROOT[platform.machine()], b".", b".", of="pivot_root")
     libc.call("umount2", b".", _DETACH)
@@ -293,7 +323,11 @@ def main() -> None:
     run_confined(Confinement(**json.loads(sys.argv[1])), words[0], become)
 
 
+_python_path = os.environ.get("PYTHONPATH", "").split(":")
 ENVIRONMENT = {
+    # Where Python finds packages outside of its own folders.
+    "PYTHONPATH": ":".join(each for each in _python_path if Path(each).is_absolute()),
+    "PYTHONUSERBASE": site.getuserbase(),
     "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
     "HOME": "/tmp",
     "XDG_CACHE_HOME": "/tmp",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import select
@@ -22,10 +23,9 @@ from queue import SimpleQueue
 from stat import S_ISREG
 from typing import Any, TextIO
 
-import fanin
 from fanin.classroom.bench import LabTest, collect
 from fanin.classroom.check import FAST_COMPILE, check
-from fanin.classroom.confine import COMPLAINT, Confinement, files_of_fanin
+from fanin.classroom.confine import COMPLAINT, Confinement, files_of_fanin, hidden_labs
 from fanin.classroom.judge import COMPILED, END, Judges, judges
 from fanin.classroom.manifest import Lab, LabError, labs
 from fanin.classroom.story import Outcome, Problem, outcome_from, told
@@ -97,6 +97,7 @@ class Grader:
             folders: The folders of the submissions, which `find_submissions` returns.
             at_once: How many run at the same time.
         """
+        self._numbers = SimpleQueue()
         for number in range(at_once):
             self._numbers.put(number)
         with ThreadPoolExecutor(at_once) as pool:
@@ -206,7 +207,7 @@ class Grader:
             root=str(root),
             shown=files_of_fanin(),
             mounted=mounted,
-            masked=[str(Path(fanin.__file__).parent / "labs")],
+            masked=hidden_labs(),
             user=user,
             disk_bytes=(96 << 20) if judge else 0,
             memory_bytes=(4 << 30) if judge else (1 << 30),
@@ -263,7 +264,21 @@ def grader(lab: Lab, *, seed: int, further: Path | None = None) -> Iterator[Grad
         for each in (compiled, *compiled.iterdir()):
             each.chmod(0o755)  # for the users of the sandboxes; the folder above keeps others out
         with judges(_modules_of_tests()) as found:
-            yield Grader(lab, tests, seed, compiled, found)
+            marker = Grader(lab, tests, seed, compiled, found)
+            _require_points(marker)
+            yield marker
+
+
+def _require_points(marker: Grader) -> None:
+    """Check that the solution passes in the sandboxes as well, so that no right submission loses points to them."""
+    [marks] = marker.marks([marker.lab.solution], 1)
+    failed = [each for each in marks.outcomes if not each.passed]
+    if failed:
+        names = ", ".join(each.test for each in failed)
+        raise LabError(
+            f"{marker.lab.name}: its solution passes, but in a sandbox it fails {names}, "
+            f"and so would every submission\n{marks.note or told(failed[0])}"
+        )
 
 
 def _modules_of_tests() -> list[str]:
@@ -438,6 +453,22 @@ def write_csv(marks: Sequence[Marks], file: TextIO) -> None:
         points = [outcome.points if outcome.passed else 0 for outcome in each.outcomes]
         numbers = [each.points, each.most, *points] if points else [""] * (2 + len(tests))
         writer.writerow([_cell(each.student), *numbers, _cell(each.note)])
+
+
+def set_aside(file: Path) -> Path | None:
+    """Rename an earlier table, which may have a teacher's notes, so that a new one can take its name.
+
+    Args:
+        file: The name of the table, such as grades.csv.
+
+    Returns:
+        The new name of the earlier table, such as grades-1.csv. None if there is none.
+    """
+    if file.is_symlink() or not file.is_file():  # such as /dev/stdout
+        return None
+    names = (file.with_name(f"{file.stem}-{number}{file.suffix}") for number in itertools.count(1))
+    kept = next(each for each in names if not each.exists())
+    return file.rename(kept)
 
 
 def _cell(text: str) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
 from fanin.classroom.manifest import Hint, Lab, LabError, find_lab
-from fanin.classroom.story import Outcome
+from fanin.classroom.story import Outcome, Problem
 
 STATE = ".fanin-lab.json"
 _NOT_THEIRS = shutil.ignore_patterns("__pycache__")  # pip compiles the files of a wheel
@@ -25,18 +27,36 @@ class Progress:
     Attributes:
         lab: The name of the lab, or the path of its folder if it is not one of fanin's.
         failed: The test that failed first in the last check, or None.
+        failure: A digest of how it failed.
         broken: It failed because a file is missing, does not compile or raises an error, so that no hint helps.
         hints: How many hints were given for each test.
+        hinted: The digest of each test's failure for which its last hint was given.
         passed: How many tests passed in the last check.
         tests: How many tests there were in the last check, 0 if there was none.
     """
 
     lab: str
     failed: str | None = None
+    failure: str = ""
     broken: bool = False
     hints: dict[str, int] = field(default_factory=dict)
+    hinted: dict[str, str] = field(default_factory=dict)
     passed: int = 0
     tests: int = 0
+
+
+class Given(NamedTuple):
+    """Hints for a test that failed.
+
+    Attributes:
+        hint: All hints for the test.
+        given: How many of them are given.
+        cured: All were given already when the test failed in another way, which none of them may explain.
+    """
+
+    hint: Hint
+    given: int
+    cured: bool
 
 
 class WorkFolder:
@@ -67,15 +87,14 @@ class WorkFolder:
         """Remember the outcomes of a check: how many tests passed, and which failed first."""
         failed = [each for each in outcomes if each.problem is not None]
         self._progress.failed = failed[0].test if failed else None
+        self._progress.failure = _digest(failed[0].problem) if failed else ""
         self._progress.broken = any(each.problem is not None and each.problem.broken for each in failed[:1])
         self._progress.passed = sum(each.passed for each in outcomes)
         self._progress.tests = len(outcomes)
         self._write()
 
-    def hint(self, *, further: bool) -> tuple[Hint, int] | None:
-        """Return the hints for the test that failed first, and how many of them are given.
-
-        The first hint is given in any case.
+    def hint(self, *, further: bool) -> Given | None:
+        """Return the hints for the test that failed first; None if it has none. The first one is given in any case.
 
         Args:
             further: Give one more.
@@ -91,11 +110,14 @@ class WorkFolder:
         found = self.lab.hint(failed)
         if found is None:
             return None
-        before = self._progress.hints.get(failed, 0)
-        given = max(1, min(before + further, len(found.stages)))
-        self._progress.hints[failed] = given
+        before, failure = self._progress.hints.get(failed, 0), self._progress.failure
+        cured = before == len(found.stages) and self._progress.hinted.get(failed, failure) != failure
+        count = max(1, min(before + further, len(found.stages)))
+        self._progress.hints[failed] = count
+        if before < count:
+            self._progress.hinted[failed] = failure
         self._write()
-        return found, given
+        return Given(found, count, cured)
 
     def add_solution(self) -> Path:
         """Copy the solution into a folder of its own next to the student's files, and return that folder.
@@ -112,6 +134,10 @@ class WorkFolder:
 
     def _write(self) -> None:
         (self.folder / STATE).write_bytes(TypeAdapter(Progress).dump_json(self._progress, indent=2))
+
+
+def _digest(problem: Problem | None) -> str:
+    return hashlib.sha256(repr(problem and (problem.text, problem.rows)).encode()).hexdigest()[:16]
 
 
 def started(place: Path) -> Iterator[WorkFolder]:

@@ -23,6 +23,7 @@ from fanin.topologies.errors import NetworkError
 from fanin.topologies.units import BYTES, quantity_text
 
 State = Literal["ok", "optional", "missing"]
+C_COMPILER = "C compiler"  # the name of its finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class Finding:
 
     Attributes:
         name: The thing that was checked.
-        state: Whether it works, is missing and optional, or is missing and needed.
+        state: Whether it works, is missing and optional, or is missing and needed: all of fanin needs a C compiler,
+            and live networks need the rest.
         detail: Its version, place or size, or why it does not work.
         costs: The consequences if it is missing.
         fix: How to fix it.
@@ -92,7 +94,8 @@ def _namespaces() -> Finding:
     try:
         sandbox.check()
     except sandbox.SandboxError as error:
-        return Finding("namespaces", "missing", who, "no network can be built", str(error))
+        costs = "no live network can be built; fanin lab grade does not mark; fanin play needs --no-sandbox"
+        return Finding("namespaces", "missing", who, costs, str(error))
     return Finding("namespaces", "ok", who)
 
 
@@ -240,8 +243,8 @@ def _c_compiler() -> Finding:
     try:
         compile_folder(RUNTIME)
     except ToolchainError as error:
-        return Finding("C compiler", "missing", "", "the embedded switch does not start", str(error))
-    return Finding("C compiler", "ok", _version([os.environ.get("CC", "cc")]) or "version unknown")
+        return Finding(C_COMPILER, "missing", "", "the embedded switch does not start", str(error))
+    return Finding(C_COMPILER, "ok", _version([os.environ.get("CC", "cc")]) or "version unknown")
 
 
 def _tool(tool: Tool, costs: str) -> Finding:

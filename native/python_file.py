@@ -8,13 +8,15 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from traceback import extract_tb
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 Function = Callable[..., Any]
+_MISSPELT = 0.8  # similarity of names, as difflib measures it
 
 
 class DeliberateError(RuntimeError):
@@ -53,10 +55,20 @@ def functions(path: Path, names: tuple[str, ...]) -> dict[str, Function]:
     """Return those of these functions that a file defines, by name; their errors are raised as PythonFileError.
 
     Raises:
-        PythonFileError: If the file cannot be loaded, or defines none of them.
+        PythonFileError: If the file cannot be loaded, defines none of them, or seems to misspell one, which would
+            otherwise go unnoticed where it need not be defined.
     """
     module = load(path)
     found = {name: getattr(module, name) for name in names if hasattr(module, name)}
+    for name, function in vars(module).items():
+        if name[0] == "_" or name in names or not isinstance(function, FunctionType):
+            continue
+        meant = get_close_matches(name, [each for each in names if each not in found], 1, _MISSPELT)
+        if meant and function.__module__ == module.__name__:
+            raise PythonFileError(
+                f"{path}:{function.__code__.co_firstlineno}: fanin does not call {name}(); did you mean {meant[0]}()? "
+                f"If it is a function of your own, call it _{name}()"
+            )
     for name, function in found.items():
         if not callable(function):
             raise PythonFileError(f"{path}: {name} is {type(function).__name__}, must be a function")

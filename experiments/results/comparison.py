@@ -19,7 +19,13 @@ from fanin.experiments.results.files import ResultsError
 from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.settings import KeyPath, Settings
 
-MEASURES = ("median_seconds", "wire_bytes_per_worker", "retransmissions")
+MEASURES = (
+    "median_seconds",
+    "wire_bytes_per_worker",
+    "retransmissions",
+    "traffic_mean_seconds",
+    "traffic_p99_seconds",
+)
 ENOUGH = 3  # values that each side needs for a confidence interval
 _RESAMPLES = 10_000
 _SEED = 1
@@ -58,7 +64,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class PointComparison:
-    """A point that is in both sets, with a row for its settings and a difference for each of MEASURES."""
+    """A point that is in both sets, with a row for its settings and differences in those MEASURES that both have."""
 
     row: Row
     differences: tuple[Difference, ...]
@@ -194,7 +200,15 @@ def _name(text: str, across: Mapping[str, KeyPath]) -> str:
             inner = inner and inner.get(table)
         if inner:
             inner.pop(key, None)
-    return json.dumps(said, sort_keys=True)
+    return json.dumps(_filled(said), sort_keys=True)
+
+
+def _filled(value: Any) -> Any:
+    """Return settings without those that are None, and without tables of which nothing is left."""
+    if not isinstance(value, dict):
+        return value
+    filled = {name: _filled(inner) for name, inner in value.items()}
+    return {name: inner for name, inner in filled.items() if inner not in (None, {})}
 
 
 def _said(rows: Sequence[Row], name: str) -> set[object]:
@@ -204,7 +218,8 @@ def _said(rows: Sequence[Row], name: str) -> set[object]:
 def _compare(before: Group, after: Group) -> PointComparison:
     seeds = [sorted(row["seed"] for row in rows) for rows in (before, after)]
     exact = before[0].get("world") == "virtual" and seeds[0] == seeds[1]
-    return PointComparison(after[0], tuple(_difference(column, before, after, exact) for column in MEASURES))
+    there = [name for name in MEASURES if all(row.get(name) is not None for row in (*before, *after))]
+    return PointComparison(after[0], tuple(_difference(column, before, after, exact) for column in there))
 
 
 def _difference(column: str, before: Group, after: Group, exact: bool) -> Difference:

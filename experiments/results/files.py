@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def read_results(path: Path) -> tuple[dict[str, Any], list[Row]]:
                 rows = list(Journal(path.parent).rows().values())
             case _:
                 if not path.exists():
-                    what = "does not exist; fanin run and fanin sweep print where their results are"
+                    what = f"there are no results; {_instead(path)}"
                 elif path.suffix == ".toml":
                     what = f"is a scenario, not results; run it first: fanin run {path}"
                 else:
@@ -168,6 +169,18 @@ def read_results(path: Path) -> tuple[dict[str, Any], list[Row]]:
     if not rows:
         raise ResultsError(f"{path}: has no rows")
     return about, rows
+
+
+def _instead(path: Path) -> str:
+    """Return which results there are, the nearest names first, or how to make some."""
+    there = sorted(
+        {str(file.parent) for kind in ("*", "results/*") for file in Path().glob(f"{kind}/{JSON}")}
+    )
+    if not there:
+        return "none are here either; fanin run SCENARIO.toml --results DIR writes some"
+    names = {Path(one).name: one for one in there}
+    close = get_close_matches(path.name, names, 3, 0.3) or list(names)[:3]
+    return f"fanin run wrote some to {', '.join(names[name] for name in close)}"
 
 
 def read_runs(path: Path) -> list[tuple[Row, Usage | None]]:

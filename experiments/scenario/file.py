@@ -190,7 +190,29 @@ def load_scenario(path: Path, changes: Sequence[str] = (), predict: Predict | No
         _change(document, change)
     with _named(path):
         frame = _take_frame(document)
-        return Scenario(frame, text, *_points(document, path.parent, predict))
+        return Scenario(_as_changed(frame, changes), text, *_points(document, path.parent, predict))
+
+
+def _as_changed(frame: Frame, changes: Sequence[str]) -> Frame:
+    """Return a frame whose figure fits the changes.
+
+    They are its title if the file has one, which describes the file's settings. The figure leaves out no rows because
+    of a value that a change replaces.
+    """
+    if not changes or frame.plot is None:
+        return frame
+    changed = {_path_of(change.partition("=")[0]) for change in changes}
+    update: dict[str, Any] = {
+        "where": {name: values for name, values in frame.plot.where.items() if _path_of(name) not in changed}
+    }
+    if frame.plot.title is not None:
+        update["title"] = f"{frame.name}: {', '.join(changes)}"
+    return frame.model_copy(update={"plot": frame.plot.model_copy(update=update)})
+
+
+def _path_of(name: str) -> KeyPath:
+    """Return the place of a key that has its short name or its table before it."""
+    return KEYS.get(name) or tuple(name.split("."))
 
 
 def load_frame(path: Path) -> Frame:
@@ -285,7 +307,7 @@ def _change(document: dict[str, Any], change: str) -> None:
     name, equals, values = change.partition("=")
     if not name or not equals or not values:
         raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
-    path = KEYS.get(name) or tuple(name.split("."))
+    path = _path_of(name)
     if name in _OF_THE_FILE or path[0] in Frame.model_fields.keys() - set(_COMPUTE):
         folder = "; for another folder of results, use --results DIR" if name == "name" else ""
         raise ScenarioError(f"--set {name}: only the file can set it{folder}")

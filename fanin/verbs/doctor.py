@@ -10,7 +10,6 @@ from rich.markup import escape
 
 from fanin.console import console
 from fanin.experiments.scenario.tools import BMV2, P4C, packages
-from fanin.native.text import counted
 
 if TYPE_CHECKING:
     from fanin.checks import Finding, State
@@ -26,13 +25,13 @@ def doctor(
     """Check whether this machine can run fanin.
 
     Each line is something that fanin uses. For what is missing, you see the consequences and how to fix it. The exit
-    status is 1 if fanin cannot run.
+    status is 1 if live networks, or fanin as a whole, cannot run.
 
     Examples:
         fanin doctor
         fanin doctor --json
     """
-    from fanin.checks import examine  # imports everything that it checks
+    from fanin.checks import C_COMPILER, examine  # imports everything that it checks
 
     if as_json:
         from fanin.table import print_records
@@ -40,16 +39,23 @@ def doctor(
         findings = list(examine())
         print_records(map(asdict, findings))
         raise typer.Exit(any(finding.state == "missing" for finding in findings))
-    missing = 0
+    missing: list[str] = []
     without: list[str] = []
     for finding in examine():
-        missing += finding.state == "missing"
+        if finding.state == "missing":
+            missing.append(finding.name)
         if finding.name in _COSTS and finding.state != "ok":
             without.append(finding.name)
         _show(finding)
+    if C_COMPILER in missing:
+        console.print("\n[red]fanin cannot run here: there is no C compiler.[/]")
+        raise typer.Exit(1)
     if missing:
-        things = counted(missing, "thing that it needs is", "things that it needs are")
-        console.print(f"\n[red]fanin cannot run here: {things} missing.[/]")
+        console.print(
+            f"\n[red]Live networks cannot run here, because of: {', '.join(missing)}.[/]\n"
+            "What needs none runs: lessons, labs, scenarios in virtual time, and P4 commands such as fanin stf.",
+            highlight=False,
+        )
         raise typer.Exit(1)
     if not without:
         console.print("\nfanin runs here.")

@@ -112,13 +112,14 @@ def start_lab(
 
     with failing("lab", LabError, status=2):
         lab = find_lab(name)
-        if folder is None and Path.cwd().resolve().is_relative_to(CLONE):
+        target = folder or Path(lab.name)
+        if target.resolve().is_relative_to(CLONE):
             raise failure(
                 "lab",
-                f"this folder is inside fanin itself; keep your files apart: fanin lab start {name} ~/{lab.name}",
+                f"{target} would lie in the files of fanin itself; keep yours apart: "
+                f"fanin lab start {name} ~/{target.name}",
                 2,
             )
-        target = folder or Path(lab.name)
         start(lab, target, name)
     say(
         f"{target}: README.md explains the task; edit {', '.join(lab.manifest.files)}. Then type:\n"
@@ -189,10 +190,12 @@ def show_hint(folder: Folder = Path()) -> None:
         found = work.hint(further=True)
     if found is None:
         raise failure("lab", "there are no hints for this test; read README.md again")
-    hint, given = found
+    hint, given, cured = found
     for number, stage in enumerate(hint.stages[:given], 1):
         say(f"{number} of {len(hint.stages)}: {stage}")
     say(f"see {hint.see}")
+    if cured:
+        say("the test now fails in another way than when you got the last hint; fanin lab check shows how")
     if given == len(hint.stages):
         say("this was the last hint; fanin lab solution shows one solution")
 
@@ -288,7 +291,7 @@ def grade_submissions(
             parser=file_to_write,
             metavar="FILE",
             callback=_in_creatable,
-            help="Where to write the points (default: grades-LAB.csv)",
+            help="Where to write the points (default: grades-LAB.csv); an earlier table is renamed",
         ),
     ] = None,
     gradescope_folder: Annotated[
@@ -323,6 +326,7 @@ def grade_submissions(
         grader,
         gradescope,
         is_archive,
+        set_aside,
         shown,
         write_csv,
     )
@@ -372,6 +376,8 @@ def grade_submissions(
         )
     table = table or Path(f"grades-{lab.name}.csv")
     table.parent.mkdir(parents=True, exist_ok=True)
+    if kept := set_aside(table):
+        say(f"{kept}: the table of an earlier marking, which was {table}", err=True)
     with table.open("w", newline="") as file:
         write_csv([*marks, *packed], file)
     if gradescope_folder is not None:
@@ -453,7 +459,13 @@ def _check(work: WorkFolder, seed: int, *, as_json: bool, surroundings: Surround
             f"next: {following.name}, {following.manifest.title}; type: cd .. && fanin lab start {following.name}"
         )
     elif failed and (found := work.hint(further=False)):
-        hint, given = found
+        hint, given, cured = found
         more = "a clearer one" if given < len(hint.stages) else "all hints"
-        say(f"hint {given} of {len(hint.stages)}: {hint.stages[given - 1]}\n  for {more}: fanin lab hint")
+        if cured:
+            said = (
+                "this test now fails in another way than when you got the last hint: see what differs above"
+            )
+        else:
+            said = f"hint {given} of {len(hint.stages)}: {hint.stages[given - 1]}"
+        say(f"{said}\n  for {more}: fanin lab hint")
     return not failed

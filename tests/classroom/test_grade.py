@@ -432,6 +432,22 @@ def test_a_lab_whose_solution_fails_marks_nobody(lab: Lab, tmp_path: Path) -> No
         pass
 
 
+def test_a_lab_whose_solution_passes_only_outside_of_the_sandboxes_marks_nobody(
+    lab: Lab, tmp_path: Path
+) -> None:
+    further = tmp_path / "further.py"
+    further.write_text(
+        "@lab_test('Needs a file that is only outside')\n"
+        "def outside(bench: Bench) -> None:\n"
+        f"    bench.check(__import__('os').path.exists({str(further)!r}), 'no file')\n"
+    )
+    complaint = (
+        "its solution passes, but in a sandbox it fails outside, and so would every submission\n.*no file"
+    )
+    with pytest.raises(LabError, match=complaint), grader(lab, seed=0, further=further):
+        pass
+
+
 def test_one_reason_for_all_failures_is_the_note(lab: Lab, marker: Grader, tmp_path: Path) -> None:
     submissions = tmp_path / "submissions"
     submissions.mkdir()

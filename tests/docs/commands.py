@@ -57,6 +57,8 @@ PAPERS = [
     *(f"fanin run paper:{name}" for name in ("switchml", "klenk", "atp", "go-back-n", "hedera", "dctcp")),
     *("fanin run paper:megatron", "fanin run paper:llama-3"),
     *("fanin run paper:irn --results irn", "fanin run paper:irn-roce --results roce"),
+    "fanin compare irn roce --across queue_bytes,xoff_bytes,xon_bytes,"
+    "initial_rto,min_rto,traffic_window,traffic_transport",
 ]
 _PAPER = "up to a minute and a half; tests/experiments/test_papers.py runs points of each"
 
@@ -143,6 +145,8 @@ EXEMPT = {
             "umask 022",
             "git clone https://… fanin && cd fanin",
             "sudo ./provision.sh",
+            "make docs VENV=/opt/fanin/venv",
+            "cp -r build/site /opt/fanin/docs",
             "/opt/fanin/venv/bin/pip install --no-deps .",
             "echo 'PATH=/opt/fanin/venv/bin:$PATH' | sudo tee /etc/profile.d/fanin.sh",
             "mkdir lab && cd lab",

@@ -94,9 +94,37 @@ def test_all_missing_parts_are_named_at_once(tmp_path: Path) -> None:
 
 
 def test_missing_functions_are_named(tmp_path: Path) -> None:
-    folder = made(tmp_path, WHOLE.replace("def packet", "def packets").replace("participant", "worker"))
+    folder = made(tmp_path, WHOLE.replace("def packet", "def frame").replace("participant", "worker"))
     with pytest.raises(ProtocolError, match=r"protocol\.py: does not define participant\(\), packet\(\)"):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("exakt", "exact"),
+        ("exact_of_call", "exact_of_calls"),
+        ("invariant", "invariants"),
+        ("packets", "packet"),
+        ("plan_agregation", "plan_aggregation"),
+    ],
+)
+def test_a_function_whose_name_is_nearly_that_of_a_part_is_refused(
+    tmp_path: Path, name: str, meant: str
+) -> None:
+    text = (
+        WHOLE.replace("def packet(", "def packets(")
+        if meant == "packet"
+        else f"{WHOLE}\ndef {name}(inputs):\n    pass\n"
+    )
+    words = rf"protocol\.py:\d+: fanin does not call {name}\(\); did you mean {meant}\(\)\? .* call it _{name}\(\)$"
+    with pytest.raises(PythonFileError, match=words):
+        load(made(tmp_path, text))
+
+
+def test_functions_of_ones_own_need_no_underscore(tmp_path: Path) -> None:
+    own = "from statistics import mean as vectors\ndef exact_sum(inputs):\n    pass\ndef vectors_of(rank):\n    pass\n"
+    load(made(tmp_path, WHOLE + own))
 
 
 def test_a_folder_that_does_not_exist_is_reported_in_the_scenario_with_the_names_there_are(

@@ -69,7 +69,8 @@ def trace(
 
     - With a program and packets, the packets go through one switch in turn.
 
-    - With --on, you see the packets of a running switch until Ctrl-C.
+    - With --on, you see the packets of a running switch until Ctrl-C. It belongs to a network that you have started in
+    another terminal, for instance with fanin up; fanin ps lists its switches.
 
     - With --on and packets, the packets go through a copy of the running switch with its program and entries, but with
     empty registers and counters. Nothing is sent; to send a packet, use fanin packet.

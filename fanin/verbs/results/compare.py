@@ -25,6 +25,8 @@ _MEASURES = {
     "median_seconds": ("ms", 1e-3),
     "wire_bytes_per_worker": ("kB each", 1e3),
     "retransmissions": ("resent", 1),
+    "traffic_mean_seconds": ("others' mean ms", 1e-3),
+    "traffic_p99_seconds": ("their p99 ms", 1e-3),
 }
 
 

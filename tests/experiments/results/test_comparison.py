@@ -111,6 +111,25 @@ def test_what_may_differ_between_the_sets_does_not_keep_points_apart() -> None:
     assert "loss" not in found.varied
 
 
+def test_what_differs_may_be_a_table_that_only_one_side_has() -> None:
+    before, after = [made([1.0])], [made([2.0], links={"pause": {"xoff_bytes": 2000, "xon_bytes": 1000}})]
+    with pytest.raises(ResultsError, match=r"add --across xoff_bytes,xon_bytes$"):
+        compare(before, after)
+    assert time_of(compare(before, after, ["xoff_bytes", "xon_bytes"])).ratio == 2
+
+
+def test_flows_of_others_are_compared_where_both_sides_have_some() -> None:
+    flows = {"traffic_mean_seconds": 0.1, "traffic_p99_seconds": 0.4}
+    slower = {"traffic_mean_seconds": 0.2, "traffic_p99_seconds": 0.4}
+    (point,) = compare([made([1.0]) | flows], [made([1.0]) | slower]).points
+    assert [(one.column, one.ratio) for one in point.differences[3:]] == [
+        ("traffic_mean_seconds", 2),
+        ("traffic_p99_seconds", 1),
+    ]
+    (point,) = compare([made([1.0])], [made([1.0]) | slower]).points
+    assert len(point.differences) == 3
+
+
 def test_the_topology_stands_for_the_whole_network() -> None:
     wide = {"topology": {"leaf_spine": {"spines": 4, "leaves": 4, "hosts_per_leaf": 4, "rate": "100 Gb/s"}}}
     found = compare([made([1.0])], [made([2.0], **wide)], ["topology"])

@@ -173,6 +173,26 @@ def test_changes_take_the_place_of_what_the_file_says(file: Path) -> None:
     assert {(p.links.loss, p.algorithm) for p in points} == {(0.5, "ring")}
 
 
+def test_changes_are_the_title_of_the_figure_because_the_files_title_describes_the_file(file: Path) -> None:
+    file.write_text(f'{HEAD}{NETWORK}[plot]\nx = "loss"\ny = "median_seconds"\ntitle = "Links at 100 Gb/s"\n')
+
+    def title(*changes: str) -> str | None:
+        plot = load_scenario(file, changes).frame.plot
+        assert plot is not None
+        return plot.title
+
+    assert title() == "Links at 100 Gb/s"
+    assert title("rate=10 Gb/s", "loss=0,0.1") == "try: rate=10 Gb/s, loss=0,0.1"
+
+
+def test_a_change_overrides_the_rows_that_the_figure_leaves_out(file: Path) -> None:
+    plot = '[plot]\nx = "loss"\ny = "median_seconds"\nwhere = {algorithm = "ring", seed = 0}\n'
+    file.write_text(f"{HEAD}{NETWORK}{plot}")
+    changed = load_scenario(file, ["algorithm=in-network"]).frame.plot
+    assert changed is not None
+    assert changed.where == {"seed": ("0",)}
+
+
 def test_a_topology_may_be_in_a_file_of_its_own_and_is_in_the_settings_then(file: Path) -> None:
     (file.parent / "network.toml").write_text("[leaf_spine]\nspines = 0\nleaves = 1\nhosts_per_leaf = 3\n")
     (point,) = settings(file, HEAD + 'topology = "network.toml"\n')

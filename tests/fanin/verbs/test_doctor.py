@@ -6,8 +6,11 @@ import json
 import re
 
 import pytest
+from typer.testing import CliRunner
 
+from fanin.cli import app
 from fanin.experiments.scenario import tools
+from fanin.testbed import sandbox
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +57,22 @@ def test_without_a_c_compiler_fanin_does_not_run(fanin, tmp_path):
     said = found(done.stdout, "C compiler")
     assert said.startswith("✗")
     assert "apt-get install gcc" in said
+
+    assert "fanin cannot run here: there is no C compiler." in done.stdout
+
+
+def test_without_namespaces_it_says_what_cannot_run_and_what_does(monkeypatch):
+    def refuse() -> None:
+        raise sandbox.SandboxError("user namespaces are forbidden; run it as root")
+
+    monkeypatch.setattr(sandbox, "check", refuse)
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 1
+    said = " ".join(done.output.split())
+    assert "no live network can be built; fanin lab grade does not mark" in said
+    assert "Live networks cannot run here, because of: namespaces." in said
+    assert "What needs none runs: lessons, labs, scenarios in virtual time" in said
+    assert "fanin cannot run here" not in said
 
 
 @pytest.mark.live

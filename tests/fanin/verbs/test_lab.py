@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fanin.classroom import confine
-from fanin.classroom.manifest import LABS
+from fanin.classroom.manifest import CLONE, LABS
 from fanin.cli import app
 from fanin.testbed.sandbox import SandboxError
 
@@ -73,6 +73,16 @@ def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -
     last = lab("hint").stdout
     assert "see quantization.py: TODO 1" in last
     assert "this was the last hint" in last
+    assert "in another way" not in last
+
+    Path("quantization.py").write_text(skeleton.replace("return SMALLEST", "return 5"))
+    said = lab("check", status=1).stdout
+    assert "it is 5, expected 0" in said
+    assert "this test now fails in another way than when you got the last hint" in said
+    assert "hint 3 of 3" not in said
+    last = lab("hint").stdout
+    assert "3 of 3: Take the maximum" in last
+    assert "the test now fails in another way than when you got the last hint" in last
 
     before = Path("quantization.py").read_text()
     lab("solution")
@@ -167,13 +177,34 @@ def test_a_new_lab_is_proved_started_and_marked() -> None:
     assert "ann: 4 of 4" in marked.stdout
     assert "bob: 1 of 4" in marked.stdout
     assert "not marked, since they are not unpacked: eve.zip" in marked.stderr
-    records = lab("grade", "submissions", "--lab", "my-lab", "--seed", 7, "--json").stdout.splitlines()
+    first = Path("grades-my-lab.csv").read_text() + "eve was ill"
+    Path("grades-my-lab.csv").write_text(first)
+    Path("grades-my-lab-1.csv").write_text("another table")
+    marked = lab("grade", "submissions", "--lab", "my-lab", "--seed", 7, "--json")
+    assert (
+        "grades-my-lab-2.csv: the table of an earlier marking, which was grades-my-lab.csv" in marked.stderr
+    )
+    assert Path("grades-my-lab-1.csv").read_text() == "another table"
+    assert Path("grades-my-lab-2.csv").read_text() == first
+    records = marked.stdout.splitlines()
     assert json.loads(records[0]) == {
         "student": "ann", "points": 4, "of": 4, "passed": ["reaches", "unknown", "at_random"], "note": "", "seed": 7,
     }  # fmt: skip
     rows = list(csv.DictReader(Path("grades-my-lab.csv").read_text().splitlines()))
     assert [(row["student"], row["points"]) for row in rows] == [("ann", "4"), ("bob", "1"), ("eve.zip", "")]
     assert json.loads(Path("results", "ann.json").read_text())["score"] == 4
+
+
+@pytest.mark.parametrize(
+    "words", [["quantization"], ["quantization", "docs/mine"], ["quantization", CLONE / "mine"]]
+)
+def test_files_of_students_are_kept_apart_from_fanins(
+    monkeypatch: pytest.MonkeyPatch, words: list[str | Path]
+) -> None:
+    monkeypatch.chdir(CLONE)
+    said = " ".join(lab("start", *words, status=2).output.split())
+    assert "would lie in the files of fanin itself; keep yours apart: fanin lab start quantization ~/" in said
+    assert not Path(words[-1]).exists()
 
 
 @pytest.mark.slow

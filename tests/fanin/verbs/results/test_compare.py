@@ -41,6 +41,21 @@ def test_each_point_has_its_ratios_and_whether_they_are_beyond_noise(before: Pat
     assert "1 of 6 medians differ beyond noise." in output
 
 
+def test_a_folder_without_results_leads_to_those_that_have_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_results([made([1.0])], {}, Path("before"))
+    assert "irn: there are no results; fanin run wrote some to before" in invoke("irn", "roce")[1]
+    for name in ("paper-irn", "paper-irn-roce", "small"):
+        write_results([made([1.0])], {}, Path("results", name))
+    status, output = invoke("irn", "roce")
+    assert status == 2
+    assert "irn: there are no results; fanin run wrote some to results/paper-irn, " in output
+    monkeypatch.chdir("/")
+    assert "none are here either; fanin run SCENARIO.toml --results DIR writes some" in invoke("a", "b")[1]
+
+
 def test_as_json_each_median_has_a_line(before: Path, after: Path) -> None:
     done = CliRunner().invoke(app, ["compare", str(before), str(after), "--json"])
     assert done.exit_code == 0
