@@ -24,6 +24,7 @@ from fanin.native.text import counted
 from fanin.p4compiler import compile_once
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import SECOND, HostModel, VirtualNetwork
+from fanin.simulator.compiled import CardInC
 from fanin.simulator.hosts.card import Card
 from fanin.simulator.hosts.split import SplitPort
 from fanin.simulator.hosts.stations import (
@@ -107,7 +108,7 @@ class Fabric:
         self._retired: list[Engine] = []
         self._placed: dict[str, Station] = {}  # of jobs, by host
         # Of flows and servers, by host, with their UDP ports.
-        self._flow_stations: dict[str, tuple[Station, Collection[int]]] = {}
+        self._flow_stations: dict[str, tuple[Station | CardInC, Collection[int]]] = {}
         self._coalescing = host.coalescing
         self._cards: dict[str, Card] = {}
         self._numbers = numbers or NumberSpace()
@@ -324,7 +325,9 @@ class Fabric:
         self._placed[host] = IdleStation()
         self.network.replace_station(host, self._station_at(host), self.network.now / SECOND)
 
-    def add_flow_station(self, host: str, station: Station, ports: Collection[int], start: float) -> None:
+    def add_flow_station(
+        self, host: str, station: Station | CardInC, ports: Collection[int], start: float
+    ) -> None:
         """Give the frames to UDP `ports` of a host to another station from `start` (seconds) on, next to a job's.
 
         Raises:
@@ -335,11 +338,14 @@ class Fabric:
         self._flow_stations[host] = station, ports
         self.network.replace_station(host, self._station_at(host), start)
 
-    def _station_at(self, host: str) -> Station:
+    def _station_at(self, host: str) -> Station | CardInC:
         if host not in self._flow_stations:
             return self._placed[host]
         station, ports = self._flow_stations[host]
-        return SharedStation(self._placed[host], station, ports) if host in self._placed else station
+        if host not in self._placed:
+            return station
+        assert not isinstance(station, CardInC)  # it has the network card for itself
+        return SharedStation(self._placed[host], station, ports)
 
     def _install_forwarding(self, name: str) -> None:
         self.install({name: self._forwarding(name)})
