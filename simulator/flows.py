@@ -24,8 +24,8 @@ from fanin.topologies.model import Host, Topology
 from fanin.workers.collective import Transport
 from fanin.workers.congestion import ECN_CAPABLE
 from fanin.workers.host_based.congestion_control import MakeControl
+from fanin.workers.host_based.engine.compiled import FLOW, in_c, library, settings_of
 from fanin.workers.host_based.engine.flows import CompiledFlows
-from fanin.workers.host_based.engine.library import FLOW, in_c, library, settings_of
 from fanin.workers.host_based.transport import (
     DATA,
     HEADER,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.workers.collective import CollectiveError
-from fanin.workers.host_based.engine.library import BATCH, Worker, in_c, library, settings_of
+from fanin.workers.host_based.engine.compiled import BATCH, Worker, in_c, library, settings_of
 from fanin.workers.host_based.exchange import Exchange
 from fanin.workers.host_based.participant import Group, HostBasedStatistics, HostBasedWorker, Outgoing
 from fanin.workers.host_based.pieces import Piece

@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.workers.host_based.engine.library import Settings, library
+from fanin.workers.host_based.engine.compiled import Settings, library
 from fanin.workers.host_based.transport import StreamCounts
 
 

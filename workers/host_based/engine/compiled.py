@@ -24,6 +24,7 @@ from fanin.workers.recovery import MAX_BACKOFF, Recovery
 
 _pointer, _int64, _double = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 _TRANSPORTS = ("selective-repeat", "go-back-n")
+FOLDER = Path(__file__).parent
 _CONTROLS = (NoControl, Dctcp, Dcqcn)
 
 
@@ -135,7 +136,7 @@ def settings_of(
 
 
 @cache
-def library(folder: Path = Path(__file__).parent) -> ctypes.CDLL | None:
+def library(folder: Path = FOLDER) -> ctypes.CDLL | None:
     """Compile the C files of a folder with $CC or cc, and return the library.
 
     Returns:
