@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -63,6 +65,18 @@ def load_switch(program: Path = PROGRAM) -> Engine:
     return Engine.load(compile_once(program).device_config())
 
 
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Make many objects that stay: Python's collector would look through all of them, again and again."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 class Fabric:
     """A network in virtual time whose switches run the program of `switch`, and the jobs that share it.
 
@@ -99,7 +113,8 @@ class Fabric:
     ) -> None:
         self.topology = topology
         self.jobs: list[Job] = []
-        self.engines = {node.name: switch.new_instance(seed) for node in topology.switches}
+        with _without_collector():
+            self.engines = {node.name: switch.new_instance(seed) for node in topology.switches}
         self.usable = topology
         # Without corruption they only cost time. A link that corrupts a packet between hosts writes its checksum first.
         self.checksums = any(link.properties.corruption for link in topology.links)
@@ -113,7 +128,8 @@ class Fabric:
         self._cards: dict[str, Card] = {}
         self._numbers = numbers or NumberSpace()
         self.planner = planner
-        self.install(planner.plan_forwarding(topology))
+        with _without_collector():
+            self.install(planner.plan_forwarding(topology))
         self.network = make_network(
             topology,
             self.engines,
