@@ -65,7 +65,7 @@ void switch_close(struct switch_base *base, uint32_t tables, uint32_t value_sets
         free(f);
     }
     pthread_mutex_destroy(&base->lock);
-    free(base);
+    free(base->memory);
 }
 
 struct table *switch_value_set(struct switch_base *base, uint32_t index) { return base->value_sets + index; }

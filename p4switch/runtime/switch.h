@@ -153,6 +153,7 @@ struct switch_base {
     uint32_t priority_queues; /* of a port: packets of a higher priority are dropped */
     uint16_t checksum_offset; /* offset of the current packet's partial checksum in its header */
     struct trace *trace;      /* while a traced program runs, or NULL */
+    void *memory;             /* what free() takes */
 };
 
 void switch_lock(struct switch_base *base);
