@@ -45,6 +45,15 @@ class _Station(ctypes.Structure):
     )
 
 
+class _Card(ctypes.Structure):
+    _fields_ = (
+        *((name, c_void_p) for name in ("receive", "send", "deadline", "worker")),
+        *((name, c_double) for name in ("byte_seconds", "ahead")),
+        ("overhead", c_int64),
+        ("address", c_uint8 * 4),
+    )
+
+
 class _Arrival(ctypes.Structure):
     _fields_ = (("time", c_uint64), ("port", c_uint32), ("length", c_uint32))
 
@@ -75,6 +84,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_set_timer": (None, (c_void_p, c_uint32, c_int64)),
     "loop_set_stalls": (None, (c_void_p, c_uint32, c_void_p, c_uint64)),
     "loop_set_station": (None, (c_void_p, c_uint32, c_void_p)),
+    "loop_set_card": (None, (c_void_p, c_uint32, c_void_p)),
+    "loop_too_long_sent": (c_uint32, (c_void_p,)),
     "loop_next_host": (c_int64, (c_void_p, c_int64, ctypes.POINTER(c_bool))),
     "loop_turns": (c_uint64, (c_void_p,)),
     "loop_waiting": (c_uint64, (c_void_p, c_uint32, c_int64)),
@@ -177,6 +188,38 @@ class StationInC:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class CardInC:
+    """A network card and a worker whose connections take turns on it, in C (native/worker.h).
+
+    Attributes:
+        receive: Address of the worker's receive_function.
+        send: Address of its send_function.
+        deadline: Address of its deadline_function.
+        worker: Address of the worker.
+        byte_seconds: Seconds that a byte takes on the link.
+        ahead: Seconds of sending that the link is given at once while several connections wait.
+        overhead: Bytes of a frame on the link beyond its own.
+        address: IPv4 address of the host.
+        owner: The object whose memory the worker is.
+    """
+
+    receive: int
+    send: int
+    deadline: int
+    worker: int
+    byte_seconds: float
+    ahead: float
+    overhead: int
+    address: bytes
+    owner: object
+
+    def as_struct(self) -> ctypes.Structure:
+        """Return the struct that C reads."""
+        functions = self.receive, self.send, self.deadline, self.worker
+        return _Card(*functions, self.byte_seconds, self.ahead, self.overhead, tuple(self.address))
+
+
 @cache
 def library(folder: Path = FOLDER) -> ctypes.CDLL:
     """Return the loop, compiled by $CC or cc from the C files of a folder.
@@ -185,9 +228,17 @@ def library(folder: Path = FOLDER) -> ctypes.CDLL:
         ToolchainError: It cannot be compiled.
         SharedError: C and Python disagree about a number or a struct.
     """
-    loaded = ctypes.CDLL(str(compile_folder(folder)))
+    loaded = ctypes.CDLL(str(compile_folder(folder, "-ffp-contract=off", "-lm")))
     check_structs(
-        loaded, {"link": LINK, "event": EVENT, "note": NOTE, "station": _Station, "arrival": _Arrival}
+        loaded,
+        {
+            "link": LINK,
+            "event": EVENT,
+            "note": NOTE,
+            "station": _Station,
+            "card_settings": _Card,
+            "arrival": _Arrival,
+        },
     )
     check_numbers(
         loaded,

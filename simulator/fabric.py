@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -24,6 +26,7 @@ from fanin.native.text import counted
 from fanin.p4compiler import compile_once
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import SECOND, HostModel, VirtualNetwork
+from fanin.simulator.compiled import CardInC
 from fanin.simulator.hosts.card import Card
 from fanin.simulator.hosts.split import SplitPort
 from fanin.simulator.hosts.stations import (
@@ -62,6 +65,18 @@ def load_switch(program: Path = PROGRAM) -> Engine:
     return Engine.load(compile_once(program).device_config())
 
 
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Make many objects that stay: Python's collector would look through all of them, again and again."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 class Fabric:
     """A network in virtual time whose switches run the program of `switch`, and the jobs that share it.
 
@@ -98,7 +113,8 @@ class Fabric:
     ) -> None:
         self.topology = topology
         self.jobs: list[Job] = []
-        self.engines = {node.name: switch.new_instance(seed) for node in topology.switches}
+        with _without_collector():
+            self.engines = {node.name: switch.new_instance(seed) for node in topology.switches}
         self.usable = topology
         # Without corruption they only cost time. A link that corrupts a packet between hosts writes its checksum first.
         self.checksums = any(link.properties.corruption for link in topology.links)
@@ -107,12 +123,13 @@ class Fabric:
         self._retired: list[Engine] = []
         self._placed: dict[str, Station] = {}  # of jobs, by host
         # Of flows and servers, by host, with their UDP ports.
-        self._flow_stations: dict[str, tuple[Station, Collection[int]]] = {}
+        self._flow_stations: dict[str, tuple[Station | CardInC, Collection[int]]] = {}
         self._coalescing = host.coalescing
         self._cards: dict[str, Card] = {}
         self._numbers = numbers or NumberSpace()
         self.planner = planner
-        self.install(planner.plan_forwarding(topology))
+        with _without_collector():
+            self.install(planner.plan_forwarding(topology))
         self.network = make_network(
             topology,
             self.engines,
@@ -324,7 +341,9 @@ class Fabric:
         self._placed[host] = IdleStation()
         self.network.replace_station(host, self._station_at(host), self.network.now / SECOND)
 
-    def add_flow_station(self, host: str, station: Station, ports: Collection[int], start: float) -> None:
+    def add_flow_station(
+        self, host: str, station: Station | CardInC, ports: Collection[int], start: float
+    ) -> None:
         """Give the frames to UDP `ports` of a host to another station from `start` (seconds) on, next to a job's.
 
         Raises:
@@ -335,11 +354,14 @@ class Fabric:
         self._flow_stations[host] = station, ports
         self.network.replace_station(host, self._station_at(host), start)
 
-    def _station_at(self, host: str) -> Station:
+    def _station_at(self, host: str) -> Station | CardInC:
         if host not in self._flow_stations:
             return self._placed[host]
         station, ports = self._flow_stations[host]
-        return SharedStation(self._placed[host], station, ports) if host in self._placed else station
+        if host not in self._placed:
+            return station
+        assert not isinstance(station, CardInC)  # it has the network card for itself
+        return SharedStation(self._placed[host], station, ports)
 
     def _install_forwarding(self, name: str) -> None:
         self.install({name: self._forwarding(name)})

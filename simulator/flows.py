@@ -6,20 +6,26 @@ They can use any hosts. They fill queues, and are marked, dropped and paused lik
 from __future__ import annotations
 
 import heapq
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.simulator.compiled import CardInC
 from fanin.simulator.fabric import Fabric
 from fanin.simulator.hosts import stations
 from fanin.simulator.job_spec import CongestionControlOf, dctcp
 from fanin.simulator.segments import segments
-from fanin.topologies.model import Host
+from fanin.topologies.model import Host, Topology
 from fanin.workers.collective import Transport
 from fanin.workers.congestion import ECN_CAPABLE
+from fanin.workers.host_based.congestion_control import MakeControl
+from fanin.workers.host_based.engine.compiled import FLOW, in_c, library, settings_of
+from fanin.workers.host_based.engine.flows import CompiledFlows
 from fanin.workers.host_based.transport import (
     DATA,
     HEADER,
@@ -83,9 +89,6 @@ class Flows:
         priority: Priority of the packets, where links have queues for each.
         payload: Bytes of payload in a full packet.
 
-    Attributes:
-        counts: Events of the transport, over all flows.
-
     Raises:
         ValueError: A flow is invalid, or one of its hosts already has flows.
         TopologyError: There is no such host.
@@ -106,66 +109,139 @@ class Flows:
     ) -> None:
         for number, flow in enumerate(flows):
             _check(f"flows[{number}]", flow)
+        self._flows, self._fabric = flows, fabric
+        self._counts = StreamCounts()
+        self._transport, self._window, self._recovery = transport, window, recovery
+        self._congestion_control, self._payload, self._priority = congestion_control, payload, priority
+        self._facts = np.zeros(len(flows), FLOW)
+        self._unfinished = np.array([len(flows)], np.int64)
+        self._in_c: CompiledFlows | None = None
         shared = {name for job in fabric.jobs for name in job.members}
-        self.counts = StreamCounts()
-        self._flows = flows
-        self._fabric = fabric
-        ports = (
-            np.random.default_rng((seed, _PORTS_DRAW))
-            .integers(FIRST_SOURCE_PORT, LAST_SOURCE_PORT, len(flows))
-            .tolist()
-        )
-        names = dict.fromkeys(name for flow in flows for name in (flow.source, flow.destination))
-        self._stations = {name: FlowStation(fabric, name, priority) for name in names}
+        draw = np.random.default_rng((seed, _PORTS_DRAW))
+        ports = draw.integers(FIRST_SOURCE_PORT, LAST_SOURCE_PORT, len(flows)).tolist()
+        ends: dict[str, list[_End]] = {}
         for session, (flow, port) in enumerate(zip(flows, ports, strict=True)):
-            source, destination = self._stations[flow.source], self._stations[flow.destination]
-            there = Ends(source.host.rank, destination.host.rank, session, payload=payload)
-            back = Ends(destination.host.rank, source.host.rank, session)
-            control = congestion_control(fabric.topology, flow.source)
-            sender, _ = open_stream(transport, there, window, recovery, self.counts, control)
-            _, receiver = open_stream(transport, back, window, recovery, self.counts)
+            source, destination = (fabric.topology.host(name) for name in (flow.source, flow.destination))
+            self._facts[session] = source.rank, destination.rank, flow.size, flow.size, flow.start, np.nan
             received_at = PORT_WITH_A_JOB if flow.destination in shared else FLOW_PORT
-            source.open_stream(session, destination.host, (port, received_at))
-            source.will_send(session, flow, sender)
-            destination.open_stream(session, source.host, (received_at, port))
-            destination.will_receive(session, receiver)
-            destination.expected[session] = flow.size
-        for name, station in self._stations.items():
-            fabric.add_flow_station(name, station, station.ports, station.deadline() or 0.0)
+            ends.setdefault(flow.source, []).append(
+                _End(session, destination, (port, received_at), sends=True)
+            )
+            ends.setdefault(flow.destination, []).append(
+                _End(session, source, (received_at, port), sends=False)
+            )
+        controls = {name: congestion_control(fabric.topology, name) for name in ends}
+        fast = (
+            [name for name in ends if name not in shared and in_c(controls[name](window))]
+            if library()
+            else []
+        )
+        if fast:
+            self._run_in_c({name: ends[name] for name in fast}, controls)
+        for name in [name for name in ends if name not in fast]:
+            self._run_in_python(name, ends[name], controls[name])
+
+    def _run_in_c(self, ends: Mapping[str, Sequence[_End]], controls: Mapping[str, MakeControl]) -> None:
+        """Leave hosts that have nothing else to do to C."""
+        headers = np.zeros((len(self._flows), 2, HEADERS), np.uint8)
+        made = self._in_c = CompiledFlows(self._facts, headers, self._unfinished, len(ends))
+        for name, here in ends.items():
+            frames = _Headers(self._fabric.topology, name, self._priority)
+            for end in here:
+                headers[end.session, int(not end.sends)] = frames.to(end.other, end.ports).header(0)
+            settings = settings_of(
+                self._transport, self._window, self._payload, self._recovery, controls[name](self._window)
+            )
+            worker = made.add_host(frames.host.rank, settings)
+            card = self._fabric.card(name)
+            station = CardInC(
+                *made.functions,
+                worker,
+                card.byte_seconds,
+                card.ahead,
+                card.overhead,
+                frames.host.ip.packed,
+                made,
+            )
+            begin = min((self._flows[end.session].start for end in here if end.sends), default=0.0)
+            self._fabric.add_flow_station(name, station, {end.ports[0] for end in here}, begin)
+
+    def _run_in_python(self, name: str, ends: Sequence[_End], control: MakeControl) -> None:
+        """Handle a host that also has a job, or whose congestion control is not in C."""
+        station = FlowStation(self._fabric, name, self._priority, self._facts, self._unfinished)
+        rank, settings = station.host.rank, (self._window, self._recovery, self._counts)
+        for end in ends:
+            stream = Ends(rank, end.other.rank, end.session, payload=self._payload)
+            sender, receiver = open_stream(self._transport, stream, *settings, control)
+            station.open_stream(end.session, end.other, end.ports)
+            if end.sends:
+                station.will_send(end.session, self._flows[end.session], sender)
+            else:
+                station.will_receive(end.session, receiver)
+        self._fabric.add_flow_station(name, station, station.ports, station.deadline() or 0.0)
+
+    @property
+    def counts(self) -> StreamCounts:
+        """Return the events of the transport so far, over all flows."""
+        found = StreamCounts(
+            self._counts.retransmissions, self._counts.timeouts, Counter(self._counts.ignored)
+        )
+        if self._in_c:
+            self._in_c.count(found)
+        return found
 
     @property
     def finished(self) -> bool:
         """Return whether every flow has arrived."""
-        return not any(station.expected for station in self._stations.values())
+        return not self._unfinished[0]
 
     @property
     def completed(self) -> list[FinishedFlow]:
         """Return the flows that have arrived so far, in the order in which they were given."""
-        ended = {session: at for station in self._stations.values() for session, at in station.ended.items()}
         return [
-            FinishedFlow(**asdict(flow), seconds=ended[session] - flow.start)
-            for session, flow in enumerate(self._flows)
-            if session in ended
+            FinishedFlow(**asdict(flow), seconds=ended - flow.start)
+            for flow, ended in zip(self._flows, self._facts["ended"].tolist(), strict=True)
+            if not math.isnan(ended)
         ]
 
     @property
     def missing(self) -> list[int]:
         """Return the bytes of each flow that have not been delivered at its destination so far."""
-        left = {
-            session: size for station in self._stations.values() for session, size in station.expected.items()
-        }
-        return [left.get(session, 0) for session in range(len(self._flows))]
+        missing: list[int] = self._facts["missing"].tolist()
+        return missing
 
     def run(self, limit: float) -> bool:
         """Run until every flow has arrived; return False if `limit` (seconds) comes first. It may be called again."""
-        waiting = list(self._stations.values())
+        return self._fabric.network.run(lambda: self.finished, limit)
 
-        def done() -> bool:
-            while waiting and not waiting[-1].expected:
-                waiting.pop()
-            return not waiting
 
-        return self._fabric.network.run(done, limit)
+@dataclass(frozen=True, slots=True)
+class _End:
+    """An end of a flow: the flow's number, the host at the other end, and the UDP ports of this and the other end."""
+
+    session: int
+    other: Host
+    ports: tuple[int, int]
+    sends: bool
+
+
+class _Headers:
+    """Headers of what a host sends."""
+
+    def __init__(self, topology: Topology, name: str, priority: int) -> None:
+        self.host = topology.host(name)
+        self._gateway_mac = topology.switch(self.host.leaf).mac
+        self._priority = priority
+        self._made: dict[tuple[int, tuple[int, int]], stations.Flow] = {}
+
+    def to(self, other: Host, ports: tuple[int, int]) -> stations.Flow:
+        """Return those of frames to another host, from and to these UDP ports."""
+        key = other.rank, ports
+        if key not in self._made:
+            self._made[key] = stations.Flow(
+                self.host, self._gateway_mac, other.ip, *ports, ECN_CAPABLE, self._priority
+            )
+        return self._made[key]
 
 
 def _check(place: str, flow: FlowSpec) -> None:
@@ -191,11 +267,10 @@ class StreamStation(ABC):
     """
 
     def __init__(self, fabric: Fabric, name: str, priority: int) -> None:
-        self.host = fabric.topology.host(name)
         self.ports: set[int] = set()
-        self._priority = priority
+        self._frames = _Headers(fabric.topology, name, priority)
+        self.host = self._frames.host
         self._card = fabric.card(name)
-        self._gateway_mac = fabric.topology.switch(self.host.leaf).mac
         self._filter = stations.FrameFilter(self.host.ip)
         self._sending: dict[
             int, Sender
@@ -203,7 +278,6 @@ class StreamStation(ABC):
         self._receivers: dict[int, Receiver] = {}
         self._peers: dict[int, int] = {}  # rank of the other host, by stream
         self._headers: dict[int, stations.Flow] = {}
-        self._alike: dict[tuple[int, tuple[int, int]], stations.Flow] = {}  # by the other host and the ports
         self._answering: set[int] = set()  # streams that are owed an acknowledgement
 
     @abstractmethod
@@ -223,13 +297,7 @@ class StreamStation(ABC):
         """Take part in a stream to or from another host; `ports` are the UDP ports of this and the other end."""
         self.ports.add(ports[0])
         self._peers[session] = other.rank
-        key = other.rank, ports
-        if key not in self._alike:
-            gateway = self._gateway_mac
-            self._alike[key] = stations.Flow(
-                self.host, gateway, other.ip, *ports, ECN_CAPABLE, self._priority
-            )
-        self._headers[session] = self._alike[key]
+        self._headers[session] = self._frames.to(other, ports)
 
     def will_receive(self, session: int, receiver: Receiver) -> None:
         """Receive a stream."""
@@ -300,15 +368,24 @@ class StreamStation(ABC):
 class FlowStation(StreamStation):
     """A Station with the ends of all flows at one host.
 
-    Attributes:
-        ended: When each flow to this host had arrived, in seconds, by its number.
-        expected: Bytes still to come of the other flows, by number.
+    Args:
+        fabric: The network.
+        name: Name of the host.
+        priority: Priority of its packets.
+        facts: The flows, FLOW [flows], in which the station counts what is missing and writes when a flow has ended.
+        unfinished: How many flows have not ended [1], which it counts.
     """
 
-    def __init__(self, fabric: Fabric, name: str, priority: int) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        name: str,
+        priority: int,
+        facts: NDArray[np.void],
+        unfinished: NDArray[np.int64],
+    ) -> None:
         super().__init__(fabric, name, priority)
-        self.ended: dict[int, float] = {}
-        self.expected: dict[int, int] = {}
+        self._facts, self._unfinished = facts, unfinished
         self._to_begin: list[tuple[float, int, int]] = []  # a heap: when, which flow, bytes
         self._senders: dict[int, Sender] = {}
 
@@ -327,9 +404,8 @@ class FlowStation(StreamStation):
         return self._to_begin[0][0] if self._to_begin else None
 
     def _arrived(self, session: int, size: int, now: float) -> None:
-        if session not in self.expected:
-            return
-        self.expected[session] -= size
-        if not self.expected[session]:
-            del self.expected[session]
-            self.ended[session] = now
+        flow = self._facts[session]
+        flow["missing"] -= size
+        if not flow["missing"]:
+            flow["ended"] = now
+            self._unfinished[0] -= 1

@@ -29,6 +29,7 @@ from fanin.simulator.compiled import (
     NOTE,
     PROGRAM_ROOM,
     CallbackProgram,
+    CardInC,
     CompiledProgram,
     PythonProgram,
     StationInC,
@@ -142,7 +143,7 @@ class VirtualNetwork:
             )
         self._switch_index = {switch.name: i for i, switch in enumerate(topology.switches)}
         self._host_index = {host.name: i for i, host in enumerate(topology.hosts)}
-        self._stations: list[Station | None] = [None] * len(topology.hosts)
+        self._stations: list[Station | CardInC | None] = [None] * len(topology.hosts)
         self._programs: list[SwitchProgram | None] = [None] * len(topology.switches)
         self._callbacks: list[CallbackProgram] = []  # those among the programs, which note errors
         self._in_c: list[ctypes.Structure | None] = [None] * len(topology.hosts)  # kept from being freed
@@ -223,19 +224,24 @@ class VirtualNetwork:
         self._programs[index] = program
         self._callbacks = [one for one in self._programs if isinstance(one, CallbackProgram)]
 
-    def replace_station(self, host: str, station: Station, at: float) -> None:
-        """Run another station on that host from now on. It has received nothing so far."""
+    def replace_station(self, host: str, station: Station | CardInC, at: float) -> None:
+        """Run another station, or a worker in C, on that host from now on. It has received nothing so far."""
         self._set_station(self._host_index[host], station)
         self.wake(host, at)
 
-    def _set_station(self, index: int, station: Station) -> None:
-        found = station.compiled if isinstance(station, CompiledStation) else None
-        if found and HEADER_BYTES + max(found.headers) > self._width:
-            raise ValueError(
-                f"a datagram of {max(found.headers)} bytes does not fit the network's longest frame, {self._width}"
-            )
-        struct = found.as_struct() if found else None
-        self._c.loop_set_station(self._loop, index, ctypes.addressof(struct) if struct else None)
+    def _set_station(self, index: int, station: Station | CardInC) -> None:
+        struct: ctypes.Structure | None = None
+        if isinstance(station, CardInC):
+            struct = station.as_struct()
+            self._c.loop_set_card(self._loop, index, ctypes.addressof(struct))
+        else:
+            found = station.compiled if isinstance(station, CompiledStation) else None
+            if found and HEADER_BYTES + max(found.headers) > self._width:
+                raise ValueError(
+                    f"a datagram of {max(found.headers)} bytes does not fit the network's longest frame, {self._width}"
+                )
+            struct = found.as_struct() if found else None
+            self._c.loop_set_station(self._loop, index, ctypes.addressof(struct) if struct else None)
         self._stations[index], self._in_c[index] = station, struct
 
     def record(self, journal: Journal) -> None:
@@ -371,6 +377,7 @@ class VirtualNetwork:
         """Run one wake-up of a host's station. If `taken`, C has already handled what arrived."""
         station = self._stations[host]
         assert station
+        assert not isinstance(station, CardInC)
         self.wakes += 1
         now = int(self._wakes[host])
         seconds = now / SECOND
@@ -383,19 +390,22 @@ class VirtualNetwork:
             station.receive(packets.rows, packets.lengths, seconds)
         for frames in station.frames_to_send(seconds):
             if frames.shape[1] > self._width:
-                raise ValueError(
-                    f"a frame of {frames.shape[1]} bytes does not fit the network's longest, {self._width}"
-                )
+                raise self._too_long(frames.shape[1])
             sent = np.ascontiguousarray(frames)
             self._c.loop_send(self._loop, host, sent.ctypes.data, *sent.shape, now)
         deadline = station.deadline()
         timer = NEVER if deadline is None else max(now + 1, not_before(deadline))
         self._c.loop_set_timer(self._loop, host, timer)
 
+    def _too_long(self, length: int) -> ValueError:
+        return ValueError(f"a frame of {length} bytes does not fit the network's longest, {self._width}")
+
     def _check(self) -> None:
         for program in self._callbacks:
             if program.error:
                 raise program.error
+        if length := self._c.loop_too_long_sent(self._loop):
+            raise self._too_long(length)
         if self._c.loop_failed(self._loop):
             raise MemoryError(f"no memory for the packets of {self.topology.name}")
         if longest := self._c.loop_too_long(self._loop):

@@ -7,7 +7,7 @@ import struct
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import TypeVar
 
 from fanin.p4switch.bmv2json.expressions import Field
@@ -91,11 +91,6 @@ class Engine:
             meter.name: MeterCells(switch, meter, offset)
             for meter, (offset,) in zip(meters, _addresses(library, "program_meters", 1), strict=False)
         }
-        places = _addresses(library, "program_registers", 2)
-        self._registers = {
-            register.name: RegisterCells(switch, register, cell_bytes(program, register.width), *place)
-            for register, place in zip(program.registers.values(), places, strict=False)
-        }
         self.priority_queues = 1
         self._collected = Collected()
         weakref.finalize(self, _free, self._collected)
@@ -120,6 +115,15 @@ class Engine:
             return cls(config, *_compiled(config), cpu_port, drop_port, seed)
         except TableError as error:  # one of the program's entries
             raise ProgramError(str(error)) from None
+
+    @cached_property
+    def _registers(self) -> dict[str, RegisterCells]:
+        """Return all registers. A program may have hundreds, which many switches never need."""
+        program, places = self.program, _addresses(self._library, "program_registers", 2)
+        return {
+            register.name: RegisterCells(self._switch, register, cell_bytes(program, register.width), *place)
+            for register, place in zip(program.registers.values(), places, strict=False)
+        }
 
     def new_instance(self, seed: int = 0) -> Engine:
         """Return a switch of the same program with its own state and empty tables."""

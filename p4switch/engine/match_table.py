@@ -60,6 +60,7 @@ class TableShape:
         data_words: The words of the longest action data.
         default: The program's default action.
         entries: The program's entries.
+        simple: Number and widths of the parameters of the actions whose parameters each fit into a word, by name.
     """
 
     table: Table
@@ -69,20 +70,24 @@ class TableShape:
     data_words: int
     default: ActionCall | None
     entries: tuple[Entry, ...]
+    simple: Mapping[str, tuple[int, tuple[int, ...]]]
 
     @classmethod
     def of(cls, program: Program, table: Table) -> TableShape:
         """Return the shape of a table, or of a value set's table."""
         keys = KeyLayout(table)
         default = table.default
+        numbers = {a.name: n for n, a in reversed(list(enumerate(table.actions)))}
+        widths = {name: tuple(p.width for p in table.actions[n].parameters) for name, n in numbers.items()}
         return cls(
             table,
             keys,
             EntryExtra.of(program, table),
-            {a.name: n for n, a in reversed(list(enumerate(table.actions)))},
+            numbers,
             max((_words_of(a) for a in table.actions), default=0),
             None if default is None else ActionCall(program.actions[default.action].name, default.data),
             tuple(_const_entries(program, table, keys)),
+            {name: (numbers[name], of) for name, of in widths.items() if max(of, default=0) <= 64},
         )
 
 
@@ -120,12 +125,7 @@ class MatchTable:
         if profile is not None:
             self._data_words = max(1, self._data_words)  # a group's address
             profile.tables.add(self)
-        # The actions whose parameters each fit into a word: number, widths, and the words that follow them.
-        self._simple: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
-        for name, number in shape.numbers.items():
-            widths = tuple(parameter.width for parameter in self.table.actions[number].parameters)
-            if max(widths, default=0) <= 64:
-                self._simple[name] = number, widths, (0,) * (self._data_words - len(widths))
+        self._simple = shape.simple
         extra = shape.extra
         self._meter_rates = 0 if extra.meter is None else extra.meter.rates
         self._hit_at = extra.last_hit
@@ -408,12 +408,12 @@ class MatchTable:
         """Return the action's number in the table, and its data padded to the table's width."""
         simple = self._simple.get(call.name)
         if simple is not None and len(call.args) == len(simple[1]):
-            index, widths, padding = simple
+            index, widths = simple
             for value, width in zip(call.args, widths, strict=True):
                 if value >> width:  # also of negative numbers
                     break
             else:
-                return index, call.args + padding
+                return index, call.args + (0,) * (self._data_words - len(widths))
         number = self._numbers.get(call.name)
         if number is None:
             raise self._error(

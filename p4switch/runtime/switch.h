@@ -122,7 +122,6 @@ struct trace {
 
 /* The part of a switch's state that does not depend on its program. A program's own state begins with it. */
 struct switch_base {
-    void *memory;          /* the allocation that holds the state */
     pthread_mutex_t lock;  /* held while packets are processed, and while the control plane reads or writes */
     atomic_uint waiting;   /* threads of the control plane that wait for the lock: the forwarding loop yields to them */
     process_function *process;
@@ -154,6 +153,7 @@ struct switch_base {
     uint32_t priority_queues; /* of a port: packets of a higher priority are dropped */
     uint16_t checksum_offset; /* offset of the current packet's partial checksum in its header */
     struct trace *trace;      /* while a traced program runs, or NULL */
+    void *memory;             /* what free() takes */
 };
 
 void switch_lock(struct switch_base *base);

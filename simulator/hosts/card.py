@@ -21,13 +21,18 @@ class Card:
     While several have something to send, the card gives its link no more than the link sends in `ahead` seconds. The
     rest waits with its connection, so a connection that has something to send later need not wait until the whole
     windows of all others have left. A connection that is alone gives the link all that it has.
+
+    Attributes:
+        byte_seconds: Seconds that a byte takes on the link; 0 if the link has no rate.
+        overhead: Bytes of a frame on the link beyond its own.
+        ahead: See above, in seconds.
     """
 
     def __init__(self, link: Link, ahead: float) -> None:
         rate = link.rate_bits_per_second
-        self._byte_seconds = 0.0 if rate is None else 8 / rate
-        self._overhead = link.properties.virtual_overhead
-        self._ahead = ahead
+        self.byte_seconds = 0.0 if rate is None else 8 / rate
+        self.overhead = link.properties.virtual_overhead
+        self.ahead = ahead
         self._acknowledgements = deque[Frames]()
         self._connections: dict[Hashable, deque[Frames]] = {}  # those with data, in the order of their turns
         self._in_turn = 0  # packets that the first connection has sent in its turn
@@ -75,7 +80,7 @@ class Card:
     def _room(self, queue: deque[Frames], now: float) -> int:
         """Return how many of the packets at the front of a queue the link may be given."""
         count, seconds = len(queue[0]), self._packet_seconds(queue[0])
-        left = now + self._ahead - self._free_at
+        left = now + self.ahead - self._free_at
         if left < 0:
             return 0
         return count if left >= count * seconds else 1 + int(left / seconds)
@@ -91,4 +96,4 @@ class Card:
 
     def _packet_seconds(self, frames: Frames) -> float:
         length: int = frames.shape[1]
-        return (length + self._overhead) * self._byte_seconds
+        return (length + self.overhead) * self.byte_seconds

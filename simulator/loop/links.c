@@ -9,8 +9,7 @@ enum { TO_LOSE, TO_CORRUPT, TO_DUPLICATE, TO_REORDER, LATER, COPY_LATER, TO_BURS
 
 #define GOLDEN 0x9e3779b97f4a7c15ull
 
-enum { FRAGMENT = 20, IP_CHECKSUM = 24, UDP_LENGTH = 38 };
-enum { PROTOCOL_UDP = 17 };
+enum { FRAGMENT = 20 };
 
 static uint64_t mix(uint64_t z)
 {
@@ -23,14 +22,6 @@ static uint64_t mix(uint64_t z)
 static double draw(const struct link *k, int64_t number, unsigned purpose)
 {
     return (double)(mix(k->key + ((uint64_t)number * PURPOSES + purpose) * GOLDEN) >> 11) * 0x1p-53;
-}
-
-static uint32_t load16(const uint8_t *from) { return (uint32_t)from[0] << 8 | from[1]; }
-
-static void store16(uint8_t *to, uint32_t value)
-{
-    to[0] = (uint8_t)(value >> 8);
-    to[1] = (uint8_t)value;
 }
 
 /* Sets CE if the packet is IPv4 and ECN-capable (RFC 3168, section 5), and updates the checksum (RFC 1624). */
@@ -52,14 +43,6 @@ static bool too_much(const struct link *k, int64_t wait)
         return wait > k->mark;
     double share = k->mark_probability * (double)(wait - k->mark) / (double)(k->always_mark - k->mark);
     return draw(k, k->joined, TO_MARK) < share;
-}
-
-static uint64_t word_sum(const uint8_t *from, const uint8_t *to)
-{
-    uint64_t sum = 0;
-    for (; from + 1 < to; from += 2)
-        sum += load16(from);
-    return from < to ? sum + ((uint64_t)*from << 8) : sum;
 }
 
 /* Writes the UDP checksum (RFC 768) of a frame that has none: IPv4 without options, not a fragment. */

@@ -19,6 +19,8 @@ SHARE_STRUCT(link,
              FIELD(pauses) FIELD(paused) FIELD(storms) FIELD(watchdog_drops))
 SHARE_STRUCT(station,
              FIELD(turn) FIELD(worker) FIELD(give_up) FIELD(sizes) FIELD(headers) FIELD(type) FIELD(protocol) FIELD(ends))
+SHARE_STRUCT(card_settings, FIELD(receive) FIELD(send) FIELD(deadline) FIELD(worker) FIELD(byte_seconds) FIELD(ahead)
+             FIELD(overhead) FIELD(address))
 SHARE_STRUCT(note,
              FIELD(joined) FIELD(begin) FIELD(sent) FIELD(end) FIELD(link) FIELD(length) FIELD(fate) FIELD(copy) FIELD(head))
 SHARE_STRUCT(event, FIELD(time) FIELD(link) FIELD(row))
@@ -61,6 +63,7 @@ void loop_close(struct loop *l)
     for (uint32_t i = 0; l->hosts && i < l->host_count; i++) {
         free(l->hosts[i].inbox.at);
         free(l->hosts[i].stalls);
+        free(l->hosts[i].card);
     }
     free(l->hosts);
     free(l->arrived.at);
@@ -73,6 +76,12 @@ void loop_close(struct loop *l)
     free(l->scratch);
     free(l->notes);
     free(l->gathered);
+    free(l->places);
+    free(l->marks);
+    for (struct batch_of_rows *b = l->batches, *before; b; b = before) {
+        before = b->made_before;
+        free(b);
+    }
     free(l->nodes);
     free(l->ends);
     free(l);
@@ -141,7 +150,14 @@ uint32_t loop_too_long(const struct loop *l) { return l->too_long; }
 /* How often hosts have woken and C has done everything without Python. */
 uint64_t loop_turns(const struct loop *l) { return l->turns; }
 
-uint64_t loop_in_use(const struct loop *l) { return (uint64_t)l->rows.slab_count * SLAB_ROWS - l->rows.left; }
+/* The length of a frame that a worker with a card sent and that is too long, or 0. */
+uint32_t loop_too_long_sent(const struct loop *l) { return l->too_long_sent; }
+
+/* How many packets have been given to links and have not been processed. */
+uint64_t loop_in_use(const struct loop *l)
+{
+    return (uint64_t)l->rows.slab_count * SLAB_ROWS - l->rows.left - l->rows_with_cards;
+}
 
 /* -- what arrives in a window ---------------------------------------------------------------------------------------- */
 
@@ -355,6 +371,7 @@ void loop_set_station(struct loop *l, uint32_t host, struct station *station)
     struct events *inbox = &l->hosts[host].inbox;
     for (; inbox->first < inbox->end; inbox->first++)
         free_row(l, inbox->at[inbox->first].row);
+    remove_card(l, host);
     l->hosts[host].present = true;
     l->hosts[host].station = station;
 }
@@ -369,6 +386,11 @@ int64_t loop_next_host(struct loop *l, int64_t end, bool *taken)
             if (!l->hosts[host].present) {
                 l->wakes[host] = NEVER;
                 break;
+            }
+            if (l->hosts[host].card) {
+                wake_card(l, host, l->wakes[host]);
+                l->turns++;
+                continue;
             }
             enum outcome outcome = l->hosts[host].station ? wake_station(l, host, l->wakes[host]) : UNTOUCHED;
             *taken = outcome == TAKEN;

@@ -12,13 +12,33 @@
 #include "worker.h"
 
 #define NEVER INT64_MAX
+#define SECOND 1e12
 
 /* Offsets in a frame of UDP over IPv4. */
-enum { TYPE = 12, IP = 14, TOS = 15, PROTOCOL = 23, IP_SOURCE = 26, UDP = 34, UDP_CHECKSUM = 40, PAYLOAD = 42 };
+enum { TYPE = 12, IP = 14, TOS = 15, PROTOCOL = 23, IP_CHECKSUM = 24, IP_SOURCE = 26, UDP = 34, UDP_LENGTH = 38 };
+enum { UDP_CHECKSUM = 40, PAYLOAD = 42 };
+enum { PROTOCOL_UDP = 17 };
 
 enum { ECN_MARKED = 3 }; /* of TOS, RFC 3168 */
 
 enum fault { LOST, BURST_LOST, CORRUPTED, DUPLICATED, REORDERED, QUEUE_DROP, ECN_MARK, NO_LINK, FAULTS };
+
+static inline uint32_t load16(const uint8_t *from) { return (uint32_t)from[0] << 8 | from[1]; }
+
+static inline void store16(uint8_t *to, uint32_t value)
+{
+    to[0] = (uint8_t)(value >> 8);
+    to[1] = (uint8_t)value;
+}
+
+/* The sum of the 16-bit words of a part of a packet. An odd last byte is the first of a word. */
+static inline uint64_t word_sum(const uint8_t *from, const uint8_t *to)
+{
+    uint64_t sum = 0;
+    for (; from + 1 < to; from += 2)
+        sum += load16(from);
+    return from < to ? sum + ((uint64_t)*from << 8) : sum;
+}
 
 #define NOBODY UINT32_MAX
 
@@ -103,6 +123,34 @@ struct station {
     uint8_t type[2], protocol, ends[12];
 };
 
+/* A worker with connections; Python has the same struct. Times are in seconds. */
+struct card_settings {
+    receive_function *receive;
+    send_function *send;
+    deadline_function *deadline;
+    void *worker;
+    double byte_seconds, ahead; /* how long a byte takes on the link; how much the link is given */
+    int64_t overhead;           /* bytes of a frame on the link beyond its own */
+    uint8_t address[4];
+};
+
+/* Packets of one length that wait for a card, in a list by `next` of their rows. */
+struct batch_of_rows {
+    struct batch_of_rows *next, *made_before;
+    int64_t count;
+    uint32_t first, last, length;
+};
+
+/* The network card of such a host. */
+struct card {
+    struct loop *loop;
+    const struct card_settings *settings;
+    struct batch_of_rows *first, *last; /* acknowledgements */
+    struct connection *in_turn, *newest; /* those with data, in the order of their turns */
+    int64_t sent_in_turn;
+    double free_at; /* when the link has sent what it was given */
+};
+
 struct host {
     struct events inbox; /* in order of time */
     int64_t timer;
@@ -110,7 +158,8 @@ struct host {
     size_t stall_count;
     uint32_t link;
     bool present;            /* a station is there */
-    struct station *station; /* NULL: Python handles everything */
+    struct station *station; /* NULL: Python handles everything, unless there is a card */
+    struct card *card;
 };
 
 /* What became of a packet on a link, for recordings: when it joined the queue, when its first and its last bit were sent,
@@ -160,6 +209,11 @@ struct loop {
     uint32_t came_by;      /* its link */
     uint8_t *gathered;     /* datagrams of the host in hand */
     size_t gather_room;
+    uint8_t **places, *marks; /* of datagrams that arrive or are to be sent */
+    size_t place_room;
+    struct batch_of_rows *batches, *spare_batches; /* all, by `made_before`; those without packets */
+    uint64_t rows_with_cards; /* that wait there */
+    uint32_t too_long_sent;   /* the length of a frame that a worker sends and that fits no row; 0: all do */
     uint64_t turns;        /* of hosts, done by C alone */
     uint32_t next_host;
     bool recording;
@@ -192,6 +246,10 @@ void run_queues(struct loop *l, int64_t end);
 void note(struct loop *l, const struct note *note, uint32_t row);
 void note_arrivals(struct loop *l, int64_t end, int64_t copy_end);
 int64_t queues_act_at(const struct loop *l);
+int64_t not_before(double seconds);
+void loop_set_station(struct loop *l, uint32_t host, struct station *station);
+void wake_card(struct loop *l, uint32_t host, int64_t now);
+void remove_card(struct loop *l, uint32_t host);
 enum outcome wake_station(struct loop *l, uint32_t host, int64_t now);
 void loop_set_timer(struct loop *l, uint32_t host, int64_t at);
 uint64_t loop_waiting(const struct loop *l, uint32_t host, int64_t now);

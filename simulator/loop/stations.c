@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SECOND 1e12
 #define EXACT ((int64_t)1 << 53) /* beyond it a double is not exact to the picosecond */
 
 /* Whether a frame is certainly the station's; Python decides about all others. */
@@ -63,9 +62,11 @@ static void send_framed(struct loop *l, uint32_t host, const struct turn *t, int
     }
 }
 
-/* Returns the first picosecond that, in seconds, is not before `seconds`: units.py. */
-static int64_t not_before(double seconds)
+/* Returns the first picosecond that, in seconds, is not before `seconds`, or NEVER: units.py. */
+int64_t not_before(double seconds)
 {
+    if (seconds * SECOND >= (double)NEVER)
+        return NEVER;
     int64_t nearest = (int64_t)__builtin_rint(seconds * SECOND);
     return (double)nearest / SECOND >= seconds ? nearest : nearest + 1;
 }

@@ -177,8 +177,7 @@ class Dcqcn:
     def __init__(self, window: int, parameters: DcqcnParameters, rate: float, packet_bits: int) -> None:
         self.window = window
         self.rate = self._target = self._line = float(rate)
-        self._parameters = parameters
-        self._packet_bits = packet_bits
+        self.parameters, self.packet_bits = parameters, packet_bits
         self.ready_at = 0.0
         self.alpha = parameters.initial_alpha
         self._marked = 0
@@ -193,11 +192,11 @@ class Dcqcn:
         self._advance(now)
         if now < self.ready_at:
             return 0
-        return 1 + floor(_AHEAD * self.rate / self._packet_bits)
+        return 1 + floor(_AHEAD * self.rate / self.packet_bits)
 
     def sent(self, packets: int, now: float) -> None:
         """See CongestionControl."""
-        self.ready_at = max(self.ready_at, now) + packets * self._packet_bits / self.rate
+        self.ready_at = max(self.ready_at, now) + packets * self.packet_bits / self.rate
 
     def acknowledged(self, base: int, end: int, marked: int, now: float) -> None:  # noqa: ARG002
         """See CongestionControl."""
@@ -205,7 +204,7 @@ class Dcqcn:
             return
         self._marked = marked
         self._advance(now)
-        parameters = self._parameters
+        parameters = self.parameters
         if parameters.by_timer:
             self._decrease_marked = True
             if self._next_alpha < inf:
@@ -231,15 +230,15 @@ class Dcqcn:
             self._decrease_marked = False
         self._increase_until(now)
         self._set_alpha_until(now)
-        if self._parameters.by_timer and self._next_decrease <= now:
+        if self.parameters.by_timer and self._next_decrease <= now:
             # Skip the timers at which there was nothing to decrease.
-            interval = self._parameters.decrease_interval
+            interval = self.parameters.decrease_interval
             self._next_decrease += interval * (floor((now - self._next_decrease) / interval) + 1)
 
     def _set_alpha_until(self, now: float) -> None:
         if self._next_alpha > now:
             return
-        gain, interval = self._parameters.gain, self._parameters.alpha_interval
+        gain, interval = self.parameters.gain, self.parameters.alpha_interval
         times = floor((now - self._next_alpha) / interval) + 1
         self._next_alpha += times * interval
         if self._alpha_marked:
@@ -249,7 +248,7 @@ class Dcqcn:
         self.alpha *= (1 - gain) ** times
 
     def _decrease(self, now: float) -> None:
-        parameters = self._parameters
+        parameters = self.parameters
         if self._increases or not parameters.keep_target:
             self._target = self.rate
         self.rate = max(parameters.min_rate, self.rate * (1 - self.alpha / 2))
@@ -257,7 +256,7 @@ class Dcqcn:
         self._next_increase = now + parameters.increase_interval
 
     def _increase_until(self, now: float) -> None:
-        parameters = self._parameters
+        parameters = self.parameters
         while self._next_increase <= now:
             if self._increases >= parameters.fast_recovery:
                 first = self._increases == parameters.fast_recovery

@@ -1,4 +1,4 @@
-"""Run by test_sanitizers.py with the sanitizers in the process: the loop of virtual time in C, and workers' turns.
+"""Run by test_sanitizers.py with the sanitizers in the process: the loop of virtual time in C, workers and flows in C.
 
 A finding of a sanitizer ends the process.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 from fanin.assurance.soak.generate import draw_scenario
 from fanin.assurance.soak.run import run_scenario
 from fanin.simulator.fabric import Cluster, load_switch
-from tests.simulator.event_loop import anything
+from tests.simulator.event_loop import anything, random_flows
 from tests.simulator.event_loop.random_clusters import random_case
 from tests.sizes import sized
 
@@ -27,6 +27,8 @@ def main() -> None:
             cluster.network.stall("h1", *stall)
         assert cluster.run(limit=10.0)
         assert Cluster(replace(spec, algorithm="ring"), switch, inputs).run(limit=10.0)
+    for seed in range(sized(10, 100)):
+        random_flows.run(switch, seed)
     for seed in range(sized(3, 6)):
         run_scenario(draw_scenario(seed), switch)
     print("no finding")

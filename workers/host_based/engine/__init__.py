@@ -1,123 +1,33 @@
-"""A HostBasedWorker whose packets are handled in C: the .c files here, compiled when they are first used."""
+"""A HostBasedWorker whose packets are handled in C."""
 
 from __future__ import annotations
 
 import ctypes
 import math
-import warnings
 import weakref
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.native.shared import check_numbers, check_structs
-from fanin.native.toolchain import NoCompilerError, ToolchainError, compile_folder
 from fanin.workers.collective import CollectiveError
-from fanin.workers.host_based import transport
-from fanin.workers.host_based.congestion_control import Dctcp, NoControl
+from fanin.workers.host_based.engine.compiled import BATCH, Worker, in_c, library, settings_of
 from fanin.workers.host_based.exchange import Exchange
-from fanin.workers.host_based.participant import (
-    LEAST_SHARE,
-    Group,
-    HostBasedStatistics,
-    HostBasedWorker,
-    Outgoing,
-)
+from fanin.workers.host_based.participant import Group, HostBasedStatistics, HostBasedWorker, Outgoing
 from fanin.workers.host_based.pieces import Piece
-from fanin.workers.recovery import MAX_BACKOFF, Recovery
+from fanin.workers.recovery import Recovery
 
-_pointer, _int64, _double = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+_pointer, _int64 = ctypes.c_void_p, ctypes.c_int64
 _FINE, _NO_MEMORY, _OTHER_CALL = range(3)
-_TRANSPORTS = ("selective-repeat", "go-back-n")
-
-
-class _Worker(ctypes.Structure):
-    """The struct `worker` of peers.h."""
-
-    _fields_ = (
-        *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity")),
-        *((name, _int64) for name in ("rank", "workers", "flows", "window", "session", "transport")),
-        *((name, _int64) for name in ("per_host", "packet_threshold", "payload")),
-        *((name, _int64) for name in ("control", "least", "first_window", "initial_ssthresh", "always")),
-        *((name, _double) for name in ("gain", "alpha")),
-        *((name, _pointer) for name in ("source", "array")),
-        *((name, _int64) for name in ("call", "running")),
-        *((name, _double) for name in ("heard", "summed_at")),
-        *((name, _int64) for name in ("datagrams_sent", "datagrams_received", "bytes_sent")),
-        *((name, _int64) for name in ("bytes_received", "retransmissions", "timeouts")),
-        *((name, _int64) for name in ("malformed", "other_session", "duplicate", "early")),
-        *((name, _int64) for name in ("other_rank", "other_call")),
-    )
-
-
-_BATCH = np.dtype([(name, np.int64) for name in ("peer", "flow", "kind", "count", "size", "offset")])
-_PIECE = np.dtype([(name, np.int64) for name in ("start", "stop", "after", "needed", "reduce")])
-_NUMBERS = {
-    "MAX_PAYLOAD": transport.MAX_PAYLOAD,
-    "HEADER_BYTES": transport.HEADER_BYTES,
-    "CALL_BYTES": transport.CALL_BYTES,
-    "ENDS": transport.ENDS,
-    "MIN_FLIGHT": transport.MIN_FLIGHT,
-    "MAX_BACKOFF": MAX_BACKOFF,
-    "LEAST_SHARE": LEAST_SHARE,
-    "DATA": transport.DATA,
-    "ACK": transport.ACK,
-    "NAK": transport.NAK,
-}
-
-
-@cache
-def library() -> ctypes.CDLL | None:
-    """Compile the C files with $CC or cc, and return the library.
-
-    Returns:
-        The library. None if there is no compiler, or, after a warning, if compilation fails.
-
-    Raises:
-        SharedError: If C and Python do not agree on a number or a struct.
-    """
-    try:
-        folder = Path(__file__).parent
-        loaded = ctypes.CDLL(str(compile_folder(folder, "-ffp-contract=off", "-lm", any_processor=True)))
-    except NoCompilerError:
-        return None
-    except (OSError, ToolchainError) as error:
-        warnings.warn(f"host-based workers continue without C, more slowly: {error}", stacklevel=2)
-        return None
-    check_structs(loaded, {"worker": _Worker, "batch": _BATCH, "piece": _PIECE})
-    check_numbers(loaded, _NUMBERS)
-    loaded.peers_open.argtypes = (ctypes.POINTER(_Worker),)
-    loaded.peers_open.restype = _pointer
-    loaded.peers_close.argtypes = (_pointer,)
-    loaded.peers_close.restype = None
-    loaded.peers_start.argtypes = (_pointer, _pointer, _int64, _pointer, _double)
-    loaded.peers_receive.argtypes = (_pointer, _pointer, _int64, _int64, _pointer, _double)
-    loaded.peers_receive_frames.argtypes = (
-        *(_pointer, _pointer, _int64, _pointer, _int64),
-        *(ctypes.c_char_p, _double, ctypes.POINTER(_int64)),
-    )
-    loaded.peers_send.argtypes = (_pointer, _double, ctypes.POINTER(_pointer), ctypes.POINTER(_pointer))
-    loaded.peers_send.restype = _int64
-    loaded.peers_finished.argtypes = (_pointer,)
-    loaded.peers_finished.restype = ctypes.c_bool
-    loaded.peers_deadline.argtypes = (_pointer,)
-    loaded.peers_deadline.restype = _double
-    loaded.peers_awaited.argtypes = (_pointer, ctypes.c_bool, _pointer)
-    loaded.peers_awaited.restype = _int64
-    return loaded
 
 
 def fastest(group: Group, recovery: Recovery) -> HostBasedWorker:
     """Return the fastest worker that there is for a group on this machine."""
-    control = group.make_control(group.window)
-    in_c = type(control) in (Dctcp, NoControl) and library()
-    return (CompiledWorker if in_c else HostBasedWorker)(group, recovery)
+    compiled = in_c(group.make_control(group.window)) and library()
+    return (CompiledWorker if compiled else HostBasedWorker)(group, recovery)
 
 
 class CompiledWorker(HostBasedWorker):
-    """A HostBasedWorker that leaves its packets to C; its congestion control is Dctcp or NoControl.
+    """A HostBasedWorker that leaves its packets to C; its congestion control is one of those in C.
 
     Raises:
         RuntimeError: If the C files have not been compiled here.
@@ -128,30 +38,15 @@ class CompiledWorker(HostBasedWorker):
         loaded = library()
         if loaded is None:
             raise RuntimeError("the C files of host-based workers have not been compiled here")
-        settings, control = self._recovery, group.make_control(group.window)
-        worker = self._worker = _Worker(
-            initial_rto=settings.initial_rto,
-            min_rto=settings.min_rto,
-            max_rto=settings.max_rto,
-            granularity=settings.granularity,
+        control = group.make_control(group.window)
+        worker = self._worker = Worker(
+            settings_of(group.transport, group.window, group.payload, self._recovery, control),
             rank=group.rank,
             workers=group.workers,
             flows=group.flows,
-            window=group.window,
             session=group.session,
-            transport=_TRANSPORTS.index(group.transport),
             per_host=group.window_per == "host",
-            packet_threshold=settings.packet_threshold,
-            payload=group.payload,
         )
-        if isinstance(control, Dctcp):
-            parameters = control.parameters
-            worker.control = 1
-            worker.least = min(parameters.min_window, group.window)
-            worker.first_window = min(parameters.initial_window or group.window, group.window)
-            worker.initial_ssthresh = parameters.ssthresh or group.window
-            worker.always = parameters.increase == "always"
-            worker.gain, worker.alpha = parameters.gain, parameters.initial_alpha
         self._c = loaded
         self._state = loaded.peers_open(worker)
         if not self._state:
@@ -167,11 +62,12 @@ class CompiledWorker(HostBasedWorker):
         streams = totals.streams
         totals.datagrams_sent, totals.datagrams_received = worker.datagrams_sent, worker.datagrams_received
         totals.bytes_sent, totals.bytes_received = worker.bytes_sent, worker.bytes_received
-        totals.retransmissions = streams.retransmissions = worker.retransmissions
-        streams.timeouts = worker.timeouts
-        for name in ("malformed", "other_session", "duplicate", "early"):
-            if count := getattr(worker, name):
-                streams.ignored[name.replace("_", " ")] = count
+        streams.retransmissions = streams.timeouts = 0
+        streams.ignored.clear()
+        worker.streams.add_to(streams)
+        if worker.other_session:
+            streams.ignored["other session"] = worker.other_session
+        totals.retransmissions = streams.retransmissions
         return totals
 
     @property
@@ -248,12 +144,12 @@ class CompiledWorker(HostBasedWorker):
         if count <= 0:
             self._check(_NO_MEMORY if count else _FINE)
             return []
-        batches = np.frombuffer(ctypes.string_at(self._batches, count * _BATCH.itemsize), _BATCH).tolist()
+        batches = np.frombuffer(ctypes.string_at(self._batches, count * BATCH.itemsize), BATCH).tolist()
         *_, many, size, offset = batches[-1]
         output = np.frombuffer(ctypes.string_at(self._output, offset + many * size), np.uint8)
         return [
             Outgoing(peer, output[begin : begin + many * size].reshape(many, size), flow)
-            for peer, flow, _, many, size, begin in batches
+            for peer, flow, many, size, begin in batches
         ]
 
     def deadline(self) -> float | None:
@@ -289,6 +185,6 @@ class CompiledWorker(HostBasedWorker):
             )
 
 
-def _close(loaded: ctypes.CDLL, state: int, _worker: _Worker) -> None:
+def _close(loaded: ctypes.CDLL, state: int, _worker: Worker) -> None:
     """Free the memory of C, which refers to `_worker` until then."""
     loaded.peers_close(state)

@@ -7,81 +7,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-SHARE_STRUCT(worker, FIELD(initial_rto) FIELD(min_rto) FIELD(max_rto) FIELD(granularity) FIELD(rank) FIELD(workers)
-             FIELD(flows) FIELD(window) FIELD(session) FIELD(transport) FIELD(per_host) FIELD(packet_threshold)
-             FIELD(payload) FIELD(control) FIELD(least) FIELD(first_window) FIELD(initial_ssthresh) FIELD(always)
-             FIELD(gain) FIELD(alpha) FIELD(source) FIELD(array) FIELD(call) FIELD(running) FIELD(heard)
-             FIELD(summed_at) FIELD(datagrams_sent) FIELD(datagrams_received) FIELD(bytes_sent) FIELD(bytes_received)
-             FIELD(retransmissions) FIELD(timeouts) FIELD(malformed) FIELD(other_session) FIELD(duplicate) FIELD(early)
-             FIELD(other_rank) FIELD(other_call))
-SHARE_STRUCT(batch, FIELD(peer) FIELD(flow) FIELD(kind) FIELD(count) FIELD(size) FIELD(offset))
+SHARE_STRUCT(worker, FIELD(streams) FIELD(rank) FIELD(workers) FIELD(flows) FIELD(session) FIELD(per_host) FIELD(source)
+             FIELD(array) FIELD(call) FIELD(running) FIELD(heard) FIELD(summed_at) FIELD(datagrams_sent)
+             FIELD(datagrams_received) FIELD(bytes_sent) FIELD(bytes_received) FIELD(other_session) FIELD(other_rank)
+             FIELD(other_call))
+SHARE_STRUCT(batch, FIELD(peer) FIELD(flow) FIELD(count) FIELD(size) FIELD(offset))
 SHARE_STRUCT(piece, FIELD(start) FIELD(stop) FIELD(after) FIELD(needed) FIELD(reduce))
-SHARE_NUMBER(MAX_PAYLOAD);
-SHARE_NUMBER(HEADER_BYTES);
-SHARE_NUMBER(CALL_BYTES);
-SHARE_NUMBER(ENDS);
-SHARE_NUMBER(MIN_FLIGHT);
-SHARE_NUMBER(MAX_BACKOFF);
 SHARE_NUMBER(LEAST_SHARE);
-SHARE_NUMBER(DATA);
-SHARE_NUMBER(ACK);
-SHARE_NUMBER(NAK);
 
-/* Makes room for `needed` elements of `size` bytes; `array` points to the pointer to them. */
-bool make_room(struct state *s, void *array, size_t *room, size_t needed, size_t size)
+static struct state *state_of(struct streams *streams)
 {
-    if (needed <= *room)
-        return true;
-    void *before, *after;
-    memcpy(&before, array, sizeof before);
-    after = realloc(before, 2 * needed * size);
-    if (!after) {
-        s->failed = true;
-        return false;
-    }
-    memcpy(array, &after, sizeof after);
-    *room = 2 * needed;
-    return true;
+    return (struct state *)((char *)streams - offsetof(struct state, streams));
 }
 
-uint64_t read_number(const uint8_t *from, int bytes)
-{
-    uint64_t found = 0;
-    while (bytes--)
-        found = found << 8 | *from++;
-    return found;
-}
+static struct flow *flow_of(struct stream *stream) { return (struct flow *)((char *)stream - offsetof(struct flow, stream)); }
 
-static void put(uint8_t *to, uint64_t value, int bytes)
+/* Adds a batch to the output; a batch_function. */
+static uint8_t *const *add_batch(void *context, struct connection *connection, bool acknowledges, int64_t count, int64_t size)
 {
-    while (bytes--) {
-        to[bytes] = (uint8_t)value;
-        value >>= 8;
-    }
-}
-
-void put_header(const struct state *s, const struct flow *flow, int kind, uint64_t number, uint32_t last, uint8_t *to)
-{
-    to[0] = (uint8_t)kind;
-    to[1] = (uint8_t)flow->number;
-    put(to + 2, (uint64_t)s->worker->rank, 2);
-    put(to + 4, (uint64_t)flow->peer->rank, 2);
-    put(to + 6, (uint64_t)s->worker->session, 4);
-    put(to + ENDS, number, 8);
-    put(to + ENDS + 8, last, CALL_BYTES);
-}
-
-/* Adds a batch to the output and returns where its datagrams go; NULL if there is no memory. */
-uint8_t *add_batch(struct state *s, const struct flow *flow, int kind, int64_t count, int64_t size)
-{
+    struct state *s = context;
+    const struct flow *flow = flow_of((struct stream *)((char *)connection - offsetof(struct stream, connection)));
     size_t bytes = (size_t)(count * size);
-    if (!make_room(s, &s->batches, &s->batch_room, s->batch_count + 1, sizeof *s->batches) ||
-        !make_room(s, &s->output, &s->output_room, s->output_size + bytes, 1))
+    (void)acknowledges;
+    if (!make_room(&s->streams, &s->batches, &s->batch_room, s->batch_count + 1, sizeof *s->batches) ||
+        !make_room(&s->streams, &s->output, &s->output_room, s->output_size + bytes, 1) ||
+        !make_room(&s->streams, &s->places, &s->place_room, (size_t)count, sizeof *s->places))
         return NULL;
-    s->batches[s->batch_count++] =
-        (struct batch){flow->peer->rank, flow->number, kind, count, size, (int64_t)s->output_size};
-    s->output_size += bytes;
-    return s->output + s->output_size - bytes;
+    s->batches[s->batch_count++] = (struct batch){flow->peer->rank, flow->number, count, size, (int64_t)s->output_size};
+    for (int64_t i = 0; i < count; i++, s->output_size += (size_t)size)
+        s->places[i] = s->output + s->output_size;
+    return s->places;
 }
 
 /* -- peers ----------------------------------------------------------------------------------------------------------- */
@@ -101,7 +56,7 @@ static struct peer *peer_of(struct state *s, int64_t rank)
         size_t room = s->table_room;
         struct peer **before = s->table, **after = calloc(2 * room + 8, sizeof *after);
         if (!after) {
-            s->failed = true;
+            s->streams.failed = true;
             return NULL;
         }
         s->table = after;
@@ -116,47 +71,8 @@ static struct peer *peer_of(struct state *s, int64_t rank)
         s->table[at]->rank = rank;
         s->peers++;
     }
-    s->failed |= !s->table[at];
+    s->streams.failed |= !s->table[at];
     return s->table[at];
-}
-
-static void close_flow(struct flow *flow)
-{
-    struct receiver *in = &flow->in;
-    for (size_t i = in->first; i < in->end; i++)
-        free(in->waiting[i].bytes);
-    free(in->waiting);
-    free(in->early);
-    free(flow->out.messages);
-    free(flow->out.sent_at);
-    free(flow->out.lost);
-    free(flow->out.missing);
-    free(flow->out.sent_after);
-    free(flow->out.there);
-}
-
-static bool open_flow(struct state *s, struct flow *flow, struct peer *peer, int64_t number)
-{
-    const struct worker *w = s->worker;
-    size_t window = (size_t)w->window;
-    struct sender *out = &flow->out;
-    flow->peer = peer;
-    flow->number = number;
-    out->highest = out->asked_for = flow->in.asked_for = -1;
-    out->smoothed = NAN;
-    out->rto = w->initial_rto;
-    out->size = (double)w->first_window;
-    out->share = w->alpha;
-    out->ssthresh = (double)w->initial_ssthresh;
-    flow->in.answer = -1;
-    if (w->transport == GO_BACK_N)
-        return true;
-    out->lost = malloc(window * sizeof *out->lost);
-    out->missing = malloc(window * sizeof *out->missing);
-    out->sent_after = calloc(window, sizeof *out->sent_after);
-    out->there = calloc(window, sizeof *out->there);
-    flow->in.early = calloc(window, sizeof *flow->in.early);
-    return out->lost && out->missing && out->sent_after && out->there && flow->in.early;
 }
 
 /* Opens the flows to a peer at the first contact. */
@@ -165,14 +81,18 @@ static bool contact(struct state *s, struct peer *peer)
     if (peer->flows)
         return true;
     peer->flows = calloc((size_t)s->worker->flows, sizeof *peer->flows);
-    if (!peer->flows || !make_room(s, &s->order, &s->order_room, s->contacts + 1, sizeof *s->order)) {
-        s->failed = true;
+    if (!peer->flows || !make_room(&s->streams, &s->order, &s->order_room, s->contacts + 1, sizeof *s->order)) {
+        s->streams.failed = true;
         return false;
     }
-    for (int64_t number = 0; number < s->worker->flows; number++)
-        s->failed |= !open_flow(s, peer->flows + number, peer, number);
+    for (int64_t number = 0; number < s->worker->flows; number++) {
+        struct flow *flow = peer->flows + number;
+        flow->peer = peer;
+        flow->number = number;
+        stream_open(&s->streams, &flow->stream, (uint64_t)number, s->worker->rank, peer->rank, s->worker->session);
+    }
     s->order[s->contacts++] = peer;
-    return !s->failed;
+    return true;
 }
 
 /* -- the array ------------------------------------------------------------------------------------------------------- */
@@ -186,8 +106,10 @@ static bool may(struct state *s, const struct piece *piece)
 }
 
 /* Adds a payload, which has its call in front, to the array, or stores it there. Returns false if it must wait. */
-bool process_payload(struct state *s, struct flow *flow, const uint8_t *with_call, int64_t size)
+static bool process_payload(struct streams *streams, struct stream *stream, const uint8_t *with_call, int64_t size)
 {
+    struct state *s = state_of(streams);
+    const struct flow *flow = flow_of(stream);
     struct worker *w = s->worker;
     struct peer *peer = flow->peer;
     if (!w->running || s->differs || flow->number != peer->received % w->flows || !peer->receives_left ||
@@ -196,7 +118,7 @@ bool process_payload(struct state *s, struct flow *flow, const uint8_t *with_cal
     struct piece *piece = peer->receives;
     int64_t first = piece->start + peer->offset, left = 4 * (piece->stop - first);
     int64_t call = (int64_t)read_number(with_call, CALL_BYTES);
-    if (size != (left < w->payload ? left : w->payload) || call != w->call) {
+    if (size != (left < w->streams.payload ? left : w->streams.payload) || call != w->call) {
         s->differs = true;
         w->other_rank = peer->rank;
         w->other_call = call;
@@ -223,10 +145,13 @@ bool process_payload(struct state *s, struct flow *flow, const uint8_t *with_cal
 
 static bool process_waiting(struct state *s, struct flow *flow)
 {
-    struct receiver *in = &flow->in;
+    struct receiver *in = &flow->stream.in;
     bool moved = false;
-    while (in->first < in->end && process_payload(s, flow, in->waiting[in->first].bytes, in->waiting[in->first].size)) {
-        free(in->waiting[in->first++].bytes);
+    for (; in->first < in->end; in->first++) {
+        const struct payload *next = in->waiting + in->first;
+        if (!process_payload(&s->streams, &flow->stream, next->bytes, next->size))
+            break;
+        free(next->bytes);
         moved = true;
     }
     return moved;
@@ -234,7 +159,7 @@ static bool process_waiting(struct state *s, struct flow *flow)
 
 static void add_busy(struct state *s, struct flow *flow)
 {
-    if (flow->busy || !make_room(s, &s->busy, &s->busy_room, s->busy_count + 1, sizeof *s->busy))
+    if (flow->busy || !make_room(&s->streams, &s->busy, &s->busy_room, s->busy_count + 1, sizeof *s->busy))
         return;
     flow->busy = true;
     s->busy[s->busy_count++] = flow;
@@ -268,8 +193,8 @@ static void advance(struct state *s)
         struct peer *peer = s->sending[i];
         for (; peer->sends_left && may(s, peer->sends) && contact(s, peer); peer->sends++, peer->sends_left--) {
             struct flow *flow = peer->flows + peer->sent++ % w->flows;
-            write_message(s, &flow->out, w->source + 4 * peer->sends->start,
-                          4 * (peer->sends->stop - peer->sends->start));
+            write_message(&s->streams, &flow->stream.out, w->source + 4 * peer->sends->start,
+                          4 * (peer->sends->stop - peer->sends->start), (uint32_t)w->call);
             add_busy(s, flow);
         }
         if (peer->sends_left)
@@ -282,14 +207,16 @@ static void advance(struct state *s)
 
 static int outcome(const struct state *s)
 {
-    return s->failed ? NO_MEMORY : s->differs ? OTHER_CALL : FINE;
+    return s->streams.failed ? NO_MEMORY : s->differs ? OTHER_CALL : FINE;
 }
 
 struct state *peers_open(struct worker *worker)
 {
     struct state *s = calloc(1, sizeof *s);
-    if (s)
+    if (s) {
         s->worker = worker;
+        s->streams = (struct streams){&worker->streams, process_payload, true, add_batch, s, false};
+    }
     worker->summed_at = NAN;
     return s;
 }
@@ -298,12 +225,8 @@ void peers_close(struct state *s)
 {
     for (size_t i = 0; i < s->contacts; i++) {
         struct peer *peer = s->order[i];
-        for (int64_t number = 0; number < s->worker->flows; number++) {
-            struct flow *flow = peer->flows + number;
-            for (int64_t n = 0; flow->in.early && n < s->worker->window; n++)
-                free(flow->in.early[n].bytes);
-            close_flow(flow);
-        }
+        for (int64_t number = 0; number < s->worker->flows; number++)
+            stream_close(&s->streams, &peer->flows[number].stream);
         free(peer->flows);
     }
     for (size_t i = 0; i < s->table_room; i++)
@@ -315,7 +238,8 @@ void peers_close(struct state *s)
     free(s->answering);
     free(s->batches);
     free(s->output);
-    free(s->gathered);
+    free(s->places);
+    free(s->received);
     free(s->marks);
     free(s);
 }
@@ -337,7 +261,7 @@ int peers_start(struct state *s, const int64_t (*streams)[3], int64_t count, str
             s->table[i]->sends_left = s->table[i]->receives_left = s->table[i]->done = 0;
     for (int64_t i = 0; i < count; pieces += streams[i++][2]) {
         struct peer *peer = peer_of(s, streams[i][0]);
-        if (!peer || !make_room(s, &s->sending, &s->sending_room, s->sending_count + 1, sizeof *s->sending))
+        if (!peer || !make_room(&s->streams, &s->sending, &s->sending_room, s->sending_count + 1, sizeof *s->sending))
             return NO_MEMORY;
         if (streams[i][1]) {
             peer->sends = pieces;
@@ -363,43 +287,45 @@ bool peers_finished(const struct state *s)
     return !s->worker->running || !(s->receiving || s->sending_count || s->busy_count);
 }
 
-/* Processes datagrams of one kind, of one peer's flow, [count, size] bytes. */
-static void take(struct state *s, const uint8_t *datagrams, int64_t count, int64_t size, int64_t marked, double now)
+/* Processes datagrams of one kind, of one peer's flow. */
+static void take(struct state *s, const struct datagrams *datagrams, double now)
 {
     struct worker *w = s->worker;
-    int kind = datagrams[0];
-    int64_t number = datagrams[1], source = (int64_t)read_number(datagrams + 2, 2);
-    if ((int64_t)read_number(datagrams + 6, 4) != w->session || (int64_t)read_number(datagrams + 4, 2) != w->rank) {
-        w->other_session += count;
+    const uint8_t *first = datagrams->at[0];
+    int kind = first[0];
+    int64_t number = first[1], source = (int64_t)read_number(first + 2, 2);
+    if ((int64_t)read_number(first + 6, 4) != w->session || (int64_t)read_number(first + 4, 2) != w->rank) {
+        w->other_session += datagrams->count;
         return;
     }
     if (source >= w->workers || source == w->rank || number >= w->flows || kind > NAK) {
-        w->malformed += count;
+        w->streams.malformed += datagrams->count;
         return;
     }
     struct peer *peer = peer_of(s, source);
     if (!peer || !contact(s, peer))
         return;
     struct flow *flow = peer->flows + number;
+    struct sender *out = &flow->stream.out;
     if (kind != DATA) {
-        for (int64_t i = 0; i < count; i++, datagrams += size)
-            if (acknowledge(s, &flow->out, kind, (int64_t)read_number(datagrams + ENDS, 8),
-                            (int64_t)read_number(datagrams + ENDS + 8, 4), datagrams + HEADER_BYTES, size - HEADER_BYTES, now))
+        for (int64_t i = 0; i < datagrams->count; i++)
+            if (acknowledge(&s->streams, out, datagrams->at[i], datagrams->size, now))
                 w->heard = now;
-        if (flow->out.base == flow->out.end)
+        if (out->base == out->end)
             remove_busy(s, flow);
         return;
     }
-    if (size <= HEADER_BYTES || size > HEADER_BYTES + w->payload) {
-        w->malformed += count;
+    if (datagrams->size <= HEADER_BYTES || datagrams->size > HEADER_BYTES + w->streams.payload) {
+        w->streams.malformed += datagrams->count;
         return;
     }
-    if (!flow->answering && make_room(s, &s->answering, &s->answering_room, s->answering_count + 1, sizeof flow)) {
+    if (!flow->answering &&
+        make_room(&s->streams, &s->answering, &s->answering_room, s->answering_count + 1, sizeof flow)) {
         flow->answering = true;
         s->answering[s->answering_count++] = flow;
     }
     bool applied = false;
-    if (accept_packets(s, flow, datagrams, count, size, marked, &applied))
+    if (accept_packets(&s->streams, &flow->stream, datagrams, &applied))
         w->heard = now;
     if (applied) {
         advance(s);
@@ -407,50 +333,63 @@ static void take(struct state *s, const uint8_t *datagrams, int64_t count, int64
     }
 }
 
-/* Processes datagrams, [count, size] bytes; `marked` has a byte for each, or is NULL. Several peers or kinds are processed one
- * after the other, in the order of their headers. */
-int peers_receive(struct state *s, const uint8_t *datagrams, int64_t count, int64_t size, const uint8_t *marked, double now)
+/* Processes datagrams. Several peers or kinds are processed one after the other, in the order of their headers. */
+static int take_all(struct state *s, const struct datagrams *all, double now)
 {
     struct worker *w = s->worker;
+    int64_t alike = 1, count = all->count;
     w->datagrams_received += count;
-    w->bytes_received += count * size;
-    if (size < HEADER_BYTES) {
-        w->malformed += count;
+    w->bytes_received += count * all->size;
+    if (all->size < HEADER_BYTES) {
+        w->streams.malformed += count;
         return FINE;
     }
-    int64_t alike = 1, marks = 0;
-    while (alike < count && !memcmp(datagrams, datagrams + alike * size, ENDS))
+    while (alike < count && !memcmp(all->at[0], all->at[alike], ENDS))
         alike++;
-    for (int64_t i = 0; marked && i < count; i++)
-        marks += marked[i];
     if (alike == count) {
-        take(s, datagrams, count, size, marks, now);
+        take(s, all, now);
         return outcome(s);
     }
-    uint8_t *gathered = malloc((size_t)(count * size));
-    if (!gathered)
-        return NO_MEMORY;
-    const uint8_t *before = NULL;
-    for (int64_t done = 0; done < count && !s->differs;) {
+    const uint8_t **at = malloc((size_t)count * sizeof *at), *before = NULL;
+    uint8_t *marks = malloc((size_t)count);
+    for (int64_t done = 0; at && marks && done < count && !s->differs;) {
         const uint8_t *least = NULL;
-        for (int64_t i = 0; i < count; i++) {
-            const uint8_t *at = datagrams + i * size;
-            if ((!before || memcmp(at, before, ENDS) > 0) && (!least || memcmp(at, least, ENDS) < 0))
-                least = at;
-        }
         int64_t found = 0;
-        marks = 0;
         for (int64_t i = 0; i < count; i++)
-            if (!memcmp(datagrams + i * size, least, ENDS)) {
-                memcpy(gathered + found++ * size, datagrams + i * size, (size_t)size);
-                marks += marked && marked[i];
+            if ((!before || memcmp(all->at[i], before, ENDS) > 0) && (!least || memcmp(all->at[i], least, ENDS) < 0))
+                least = all->at[i];
+        for (int64_t i = 0; i < count; i++)
+            if (!memcmp(all->at[i], least, ENDS)) {
+                at[found] = all->at[i];
+                marks[found++] = all->marked[i];
             }
-        take(s, gathered, found, size, marks, now);
+        take(s, &(struct datagrams){at, marks, found, all->size}, now);
         before = least;
         done += found;
     }
-    free(gathered);
+    s->streams.failed |= !at || !marks;
+    free(at);
+    free(marks);
     return outcome(s);
+}
+
+/* Makes room for `count` datagrams that arrive together. */
+static bool expect_datagrams(struct state *s, int64_t count)
+{
+    return make_room(&s->streams, &s->received, &s->received_room, (size_t)count, sizeof *s->received) &&
+           make_room(&s->streams, &s->marks, &s->mark_room, (size_t)count, 1);
+}
+
+/* Processes datagrams, [count, size] bytes; `marked` has a byte for each, or is NULL. */
+int peers_receive(struct state *s, const uint8_t *datagrams, int64_t count, int64_t size, const uint8_t *marked, double now)
+{
+    if (!expect_datagrams(s, count))
+        return NO_MEMORY;
+    for (int64_t i = 0; i < count; i++) {
+        s->received[i] = datagrams + i * size;
+        s->marks[i] = marked && marked[i];
+    }
+    return take_all(s, &(struct datagrams){s->received, s->marks, count, size}, now);
 }
 
 /* Offsets in a frame of UDP over IPv4. */
@@ -482,22 +421,21 @@ int peers_receive_frames(struct state *s, const uint8_t *frames, int64_t stride,
 {
     *others = 0;
     for (int64_t i = 0, end; i < count; i = end) {
-        int64_t length = lengths[i], size = length - HEADERS, found = 0;
+        int64_t length = lengths[i], found = 0;
         for (end = i + 1; end < count && lengths[end] == length;)
             end++;
-        if (length >= HEADERS &&
-            !(make_room(s, &s->gathered, &s->gather_room, (size_t)((end - i) * size), 1) &&
-              make_room(s, &s->marks, &s->marks_room, (size_t)(end - i), 1)))
+        if (!expect_datagrams(s, end - i))
             return NO_MEMORY;
         for (int64_t at = i; at < end; at++) {
             const uint8_t *frame = frames + at * stride;
             if (!is_ours(frame, length, address))
                 continue;
-            memcpy(s->gathered + found * size, frame + HEADERS, (size_t)size);
+            s->received[found] = frame + HEADERS;
             s->marks[found++] = (frame[TOS] & CONGESTED) == CONGESTED;
         }
         *others += end - i - found;
-        int result = found ? peers_receive(s, s->gathered, found, size, s->marks, now) : FINE;
+        int result =
+            found ? take_all(s, &(struct datagrams){s->received, s->marks, found, length - HEADERS}, now) : FINE;
         if (result != FINE)
             return result;
     }
@@ -516,7 +454,7 @@ static int64_t outstanding(const struct state *s)
 {
     int64_t sum = 0;
     for (size_t i = 0; i < s->busy_count; i++)
-        sum += s->busy[i]->out.sent - s->busy[i]->out.base;
+        sum += s->busy[i]->stream.out.sent - s->busy[i]->stream.out.base;
     return sum;
 }
 
@@ -529,21 +467,21 @@ int64_t peers_send(struct state *s, double now, const struct batch **batches, co
         qsort(s->answering, s->answering_count, sizeof *s->answering, in_order);
     for (size_t i = 0; i < s->answering_count; i++) {
         s->answering[i]->answering = false;
-        send_answer(s, s->answering[i]);
+        send_answer(&s->streams, &s->answering[i]->stream);
     }
     s->answering_count = 0;
-    int64_t room = w->per_host ? w->window - outstanding(s) : 0;
+    int64_t room = w->per_host ? w->streams.window - outstanding(s) : 0;
     for (size_t i = 0; i < s->busy_count; i++) {
         struct flow *flow = s->busy[i];
-        int64_t share = -1, before = flow->out.sent - flow->out.base;
+        int64_t share = -1, before = flow->stream.out.sent - flow->stream.out.base;
         if (w->per_host) {
             int64_t left = (int64_t)(s->busy_count - i), part = room > 0 ? (room + left - 1) / left : 0;
             share = part > LEAST_SHARE ? part : LEAST_SHARE;
             share = room < share ? room : share;
             share = share > 0 ? share : 0;
         }
-        send_from(s, flow, now, share);
-        room -= flow->out.sent - flow->out.base - before;
+        send_from(&s->streams, &flow->stream, now, share);
+        room -= flow->stream.out.sent - flow->stream.out.base - before;
     }
     if (s->busy_count > 1) { /* start with another one next time */
         struct flow *first = s->busy[0];
@@ -555,7 +493,7 @@ int64_t peers_send(struct state *s, double now, const struct batch **batches, co
     w->bytes_sent += (int64_t)s->output_size;
     *batches = s->batches;
     *output = s->output;
-    return s->failed ? -1 : (int64_t)s->batch_count;
+    return s->streams.failed ? -1 : (int64_t)s->batch_count;
 }
 
 /* Returns when a flow must act next; infinity if none has to. */
@@ -563,7 +501,7 @@ double peers_deadline(const struct state *s)
 {
     double earliest = INFINITY;
     for (size_t i = 0; i < s->busy_count; i++)
-        earliest = fmin(earliest, sender_deadline(s, &s->busy[i]->out));
+        earliest = fmin(earliest, sender_deadline(&s->streams, &s->busy[i]->stream.out));
     return earliest;
 }
 
