@@ -195,6 +195,20 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+enum { FEW_NODES = 8 }; /* if one of so many nodes gets something, looking at all is faster than sorting */
+
+static void sort_nodes(struct loop *l)
+{
+    if (l->node_touched < l->node_count / FEW_NODES) {
+        qsort(l->nodes, l->node_touched, sizeof *l->nodes, by_number);
+        return;
+    }
+    l->node_touched = 0;
+    for (uint32_t node = 0; node < l->node_count; node++)
+        if (l->ends[node])
+            l->nodes[l->node_touched++] = node;
+}
+
 bool make_scratch(struct loop *l, size_t count)
 {
     if (count <= l->scratch_room)
@@ -228,7 +242,7 @@ uint64_t loop_collect(struct loop *l, int64_t begin, struct event **events)
         if (!l->ends[node]++)
             l->nodes[l->node_touched++] = node;
     }
-    qsort(l->nodes, l->node_touched, sizeof *l->nodes, by_number);
+    sort_nodes(l);
     uint32_t first = 0;
     for (size_t i = 0; i < l->node_touched; i++) {
         uint32_t here = l->ends[l->nodes[i]];
