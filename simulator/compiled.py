@@ -20,6 +20,7 @@ from fanin.simulator.links import ACTIONS, LINK
 FOLDER = Path(__file__).parent / "loop"
 HEADER_BYTES = 42  # Ethernet, IPv4, UDP
 PROGRAM_ROOM = 65600  # bytes of the longest packet that a program takes: native/program.h
+AT_LIMIT = -2  # of loop_run()
 FATES = ("", "loss", "burst loss", "link down", "queue drop", "watchdog drop")  # of packets on links
 _FATES = ("arrives", "loss", "burst", "link down", "queue full", "watchdog")  # their names in loop.h
 NOTE = np.dtype(
@@ -94,6 +95,9 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_end": (None, (c_void_p, c_int64)),
     "loop_record": (None, (c_void_p,)),
     "loop_take_notes": (c_uint64, (c_void_p, ctypes.POINTER(c_void_p))),
+    "loop_run": (c_int64, (c_void_p, c_int64, c_int64, c_void_p, ctypes.POINTER(c_bool))),
+    "loop_window_end": (c_int64, (c_void_p,)),
+    "loop_ended": (c_int64, (c_void_p,)),
     "loop_next_time": (c_int64, (c_void_p,)),
     "loop_stopped": (None, (c_void_p, c_void_p)),
     "loop_count_lanes": (None, (c_void_p, c_void_p, c_void_p)),

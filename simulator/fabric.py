@@ -25,6 +25,7 @@ from fanin.controller.tree import Job as TreeJob
 from fanin.native.text import counted
 from fanin.p4compiler import compile_once
 from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import Entry
 from fanin.simulator import SECOND, HostModel, VirtualNetwork
 from fanin.simulator.compiled import CardInC
 from fanin.simulator.hosts.card import Card
@@ -230,7 +231,7 @@ class Fabric:
                 waiting.pop()
             return not waiting
 
-        return self.network.run(done, limit)
+        return self.network.run(done, limit, watched=np.zeros(1, np.int64))
 
     def host_bytes(self, hosts: Collection[str] | None = None) -> int:
         """Return the bytes, in frames, sent by and to these hosts. None counts all hosts."""
@@ -371,9 +372,10 @@ class Fabric:
 
     def install(self, plan: Plan) -> None:
         """Program switches, except those that wait for refill_switch()."""
+        made: dict[int, Entry] = {}
         for name, part in plan.items():
             if name not in self._empty:
-                install(self.engines[name], part.items)
+                install(self.engines[name], part.items, made)
 
     def remove(self, plan: Plan) -> None:
         """Remove a plan from the switches, except from those that wait for refill_switch()."""

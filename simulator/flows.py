@@ -212,7 +212,7 @@ class Flows:
 
     def run(self, limit: float) -> bool:
         """Run until every flow has arrived; return False if `limit` (seconds) comes first. It may be called again."""
-        return self._fabric.network.run(lambda: self.finished, limit)
+        return self._fabric.network.run(lambda: self.finished, limit, watched=self._unfinished)
 
 
 @dataclass(frozen=True, slots=True)

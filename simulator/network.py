@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.simulator.compiled import (
+    AT_LIMIT,
     EVENT,
     FAULTS,
     HEADER_BYTES,
@@ -109,7 +110,6 @@ class VirtualNetwork:
 
     Attributes:
         now: The end of the last window, in picoseconds.
-        wakes: Wake-ups of hosts so far.
         before_window: Called with the begin of each window, in picoseconds.
 
     Raises:
@@ -131,7 +131,7 @@ class VirtualNetwork:
     ) -> None:
         self.topology = topology
         self.now = 0
-        self.wakes = 0
+        self._wakes_in_python = 0
         self.before_window: Callable[[int], None] | None = None
         self._observer = observer
         self._journal: Journal | None = None
@@ -254,24 +254,34 @@ class VirtualNetwork:
         self._journal = journal
         self._c.loop_record(self._loop)
 
-    def run(self, until: Callable[[], bool] = lambda: False, limit: float = math.inf) -> bool:
+    def run(
+        self,
+        until: Callable[[], bool] = lambda: False,
+        limit: float = math.inf,
+        *,
+        watched: NDArray[np.int64] | None = None,
+    ) -> bool:
         """Run until a condition, tested after each window, holds.
 
+        Args:
+            until: The condition.
+            limit: When to stop, in seconds.
+            watched: A number in an array [1]. If given, the condition changes only when the number does or when a host
+                wakes in Python, and need not be tested after other windows.
+
         Returns:
-            True if the condition holds. False if `limit` (seconds) is reached, or nothing more will happen.
+            True if the condition holds. False if `limit` is reached, or nothing more will happen.
 
         Raises:
             DeadlockError: Some links will never send again, because of pauses.
         """
         end = NEVER if limit == math.inf else round(limit * SECOND)
+        if self._observer or self._journal or self.before_window or self._callbacks:
+            watched = None
         while not until():
-            begin = int(self._c.loop_next_time(self._loop))
-            if begin >= end:
+            if not (self._run_window(end) if watched is None else self._run_windows(end, watched)):
                 self._look_for_deadlock()
                 return False
-            if self.before_window:
-                self.before_window(begin)
-            self._run_window(begin)
             if self.now >= self._look_at:
                 self._look_for_deadlock()
                 self._look_at = self.now + _LOOK
@@ -339,28 +349,58 @@ class VirtualNetwork:
         return int(self._c.loop_in_use(self._loop))
 
     @property
+    def wakes(self) -> int:
+        """Return how often hosts have woken."""
+        return self._wakes_in_python + int(self._c.loop_turns(self._loop))
+
+    @property
     def hops(self) -> int:
         """Return the number of packets that have arrived at the far end of a link."""
         return int(self.links.counts.arrived.sum())
 
     # -- a window --------------------------------------------------------------------------------------------
 
-    def _run_window(self, begin: int) -> None:
+    def _run_window(self, limit: int) -> bool:
+        """Run the next window; return False if it begins at `limit` or later."""
+        begin = int(self._c.loop_next_time(self._loop))
+        if begin >= limit:
+            return False
+        if self.before_window:
+            self.before_window(begin)
         end, events = begin + self._window, c_void_p()
         if count := self._c.loop_collect(self._loop, begin, ctypes.byref(events)):
             if self._observer:
                 self._show(events, count, self._observer)
             self._c.loop_deliver(self._loop)
-        taken, turns = c_bool(), self._c.loop_turns(self._loop)
-        while (host := self._c.loop_next_host(self._loop, end, ctypes.byref(taken))) >= 0:
-            self._run_station(host, taken=taken.value)
-        self.wakes += self._c.loop_turns(self._loop) - turns
-        self._c.loop_end(self._loop, end)
+        taken = c_bool()
+        self._run_hosts(self._c.loop_next_host(self._loop, end, ctypes.byref(taken)), end, taken)
         if self._journal and (count := self._c.loop_take_notes(self._loop, ctypes.byref(events))):
             assert events.value
             notes = ctypes.string_at(events.value, count * NOTE.itemsize)
             self._journal(np.frombuffer(notes, NOTE))
         self._check()
+        return True
+
+    def _run_windows(self, limit: int, watched: NDArray[np.int64]) -> bool:
+        """Run windows until the number at `watched` changes, a host needs Python or links have to be looked at.
+
+        Returns:
+            False if the next window begins at `limit` or later.
+        """
+        taken = c_bool()
+        host = self._c.loop_run(self._loop, limit, self._look_at, watched.ctypes.data, ctypes.byref(taken))
+        self.now = max(self.now, self._c.loop_ended(self._loop))
+        if host >= 0:
+            self._run_hosts(host, self._c.loop_window_end(self._loop), taken)
+        self._check()
+        return bool(host != AT_LIMIT)
+
+    def _run_hosts(self, host: int, end: int, taken: c_bool) -> None:
+        """Run the hosts that need Python, from `host` on (-1: none), and end the window."""
+        while host >= 0:
+            self._run_station(host, taken=taken.value)
+            host = self._c.loop_next_host(self._loop, end, ctypes.byref(taken))
+        self._c.loop_end(self._loop, end)
         self.now = end
 
     def _show(self, events: c_void_p, count: int, observer: Observer) -> None:
@@ -378,7 +418,7 @@ class VirtualNetwork:
         station = self._stations[host]
         assert station
         assert not isinstance(station, CardInC)
-        self.wakes += 1
+        self._wakes_in_python += 1
         now = int(self._wakes[host])
         seconds = now / SECOND
         if taken:

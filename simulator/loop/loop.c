@@ -195,6 +195,20 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+enum { FEW_NODES = 8 }; /* if one of so many nodes gets something, looking at all is faster than sorting */
+
+static void sort_nodes(struct loop *l)
+{
+    if (l->node_touched < l->node_count / FEW_NODES) {
+        qsort(l->nodes, l->node_touched, sizeof *l->nodes, by_number);
+        return;
+    }
+    l->node_touched = 0;
+    for (uint32_t node = 0; node < l->node_count; node++)
+        if (l->ends[node])
+            l->nodes[l->node_touched++] = node;
+}
+
 bool make_scratch(struct loop *l, size_t count)
 {
     if (count <= l->scratch_room)
@@ -228,7 +242,7 @@ uint64_t loop_collect(struct loop *l, int64_t begin, struct event **events)
         if (!l->ends[node]++)
             l->nodes[l->node_touched++] = node;
     }
-    qsort(l->nodes, l->node_touched, sizeof *l->nodes, by_number);
+    sort_nodes(l);
     uint32_t first = 0;
     for (size_t i = 0; i < l->node_touched; i++) {
         uint32_t here = l->ends[l->nodes[i]];
@@ -490,6 +504,7 @@ void loop_end(struct loop *l, int64_t end)
     for (; l->copies.first < l->copies.end; l->copies.first++)
         schedule(l, l->copies.at[l->copies.first]);
     l->copies.first = l->copies.end = 0;
+    l->ended = end;
 }
 
 /* Returns when the next window begins in which something happens, or NEVER. */
@@ -506,3 +521,35 @@ int64_t loop_next_time(const struct loop *l)
     const struct window *w = next_window(l);
     return w && w->number * l->window < due ? w->number * l->window : due;
 }
+
+enum { RUN_AT_ONCE = 10000 }; /* windows, after which Python may be interrupted */
+enum { TO_CHECK = -1, AT_LIMIT = -2 };
+
+/* Runs window after window, and returns AT_LIMIT before one that begins at `limit` or later. Before that, it returns the first
+ * host that needs Python, see loop_next_host(), in a window that loop_end() has to end; or TO_CHECK after a window if the number
+ * at `watched` has changed, if it ends at `look_at` or later, after many windows, or after a failure. */
+int64_t loop_run(struct loop *l, int64_t limit, int64_t look_at, const int64_t *watched, bool *taken)
+{
+    const int64_t before = *watched;
+    for (int windows = 0; windows < RUN_AT_ONCE; windows++) {
+        int64_t begin = loop_next_time(l);
+        if (begin >= limit)
+            return AT_LIMIT;
+        struct event *events;
+        if (loop_collect(l, begin, &events))
+            loop_deliver(l);
+        l->window_end = begin < NEVER - l->window ? begin + l->window : NEVER;
+        int64_t host = loop_next_host(l, l->window_end, taken);
+        if (host >= 0)
+            return host;
+        loop_end(l, l->window_end);
+        if (*watched != before || l->ended >= look_at || l->failed || l->too_long || l->too_long_sent)
+            break;
+    }
+    return TO_CHECK;
+}
+
+/* The end of the window in hand, and of the last one that has ended. */
+int64_t loop_window_end(const struct loop *l) { return l->window_end; }
+
+int64_t loop_ended(const struct loop *l) { return l->ended; }

@@ -188,6 +188,7 @@ struct loop {
     int64_t *wakes; /* of the hosts, Python's memory */
     int64_t *faults; /* the same, by kind */
     int64_t window, coalescing;
+    int64_t window_end, ended; /* of the window in hand; of the last one that has ended */
     uint32_t switches, host_count, node_count, ports;
     /* Queues by priority; `priorities` is 0 without them, and packets are sent immediately. */
     uint32_t link_count, priorities;

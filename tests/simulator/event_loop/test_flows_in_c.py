@@ -39,6 +39,12 @@ def test_flows_in_c_have_the_same_history(switch: Engine) -> None:
     assert marks
 
 
+def test_windows_that_c_runs_at_once_are_those_that_python_runs(switch: Engine) -> None:
+    for seed in range(sized(6, 100)):
+        observed, alone = (random_flows.run(switch, seed, observed=which) for which in (True, False))
+        assert observed.facts[1:] == alone.facts[1:], seed
+
+
 class Mutant(NamedTuple):
     """A text of a C file that is replaced, and a seed that shows it."""
 
