@@ -48,3 +48,10 @@ def set_command_line(words: Sequence[str]) -> None:
         shown = b"\0".join(os.fsencode(word) for word in words)[: max(0, end - begin - 1)]
         ctypes.memset(begin, 0, end - begin)
         ctypes.memmove(begin, shown, len(shown))
+
+
+def return_free_memory() -> None:
+    """Give memory that was freed back to the system, as far as the C library can do that."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):  # musl has none
+        library.malloc_trim(0)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from fanin.native import libc
 from fanin.native.toolchain import ToolchainError
 from fanin.p4switch.bmv2json.program import ProgramError
 from fanin.p4switch.engine.live_ports import PortError
@@ -70,6 +71,7 @@ def run(options: Options) -> None:
         raise StartError(str(error)) from None
     packet_log = _log_packets(device, options) if options.logs_packets else None
     collect_rarely()
+    libc.return_free_memory()  # the JSON of a large program took 8 MB
     ports = ",".join(f"{number}@{interface}" for number, interface in sorted(options.ports.items()))
     at = f" grpc={services[1]}" if services else ""
     at += f" thrift=127.0.0.1:{thrift.port}" if thrift else ""

@@ -1,7 +1,8 @@
-"""How other programs see a process that renames itself."""
+"""How other programs see a process that renames itself, and memory that is given back."""
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 from pathlib import Path
@@ -53,3 +54,25 @@ def test_without_proc_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     libc.set_command_line(["renamed"])
     monkeypatch.undo()
     assert Path("/proc/self/cmdline").read_bytes() == before
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="this C library has no malloc_trim")
+def test_free_memory_is_returned() -> None:
+    script = """
+import os
+from pathlib import Path
+
+from fanin.native import libc
+
+def pages():
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+blocks = [b"x" * (100_000 + at) for at in range(200)]  # each below the size from which malloc uses pages of its own
+last = b"x" * 100_000
+before = pages()
+del blocks
+libc.return_free_memory()
+print((before - pages()) * os.sysconf("SC_PAGESIZE"))
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(found.stdout) > 15_000_000  # of 20 million bytes

@@ -247,7 +247,7 @@ def test_writes_that_are_refused(engine: Callable[[str], Engine]) -> None:
     assert "answer_lpm is not one of its actions" in invalid(
         Entry(EntryKey((Exact(9), *key.match[1:])), ActionCall("ingress.answer_lpm", (1,)))
     )
-    assert "needs 1 arguments" in invalid(
+    assert "needs 1 argument, not 0" in invalid(
         Entry(EntryKey((Exact(9), *key.match[1:])), ActionCall("ingress.answer_exact"))
     )
     assert "32 bits" in invalid(entry("exact", EntryKey((Exact(9), *key.match[1:])), 1 << 32))
