@@ -591,7 +591,7 @@ class Job:
             granted.udp_port,
             spec.priority,
             checksums=granted.checksums,
-            card=self._fabric.card(self.members[rank]) if spec.on_call else None,
+            card=self._fabric.card(self.members[rank]) if spec.on_call or spec.shares_card else None,
         )
 
     def _peer_port(self, rank: int) -> PeerPort:

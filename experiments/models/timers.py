@@ -20,15 +20,19 @@ def virtual_window(settings: Settings) -> int:
     return settings.window or VIRTUAL_WINDOW
 
 
-def recovery(settings: Settings) -> Recovery:
+def recovery(settings: Settings, queued: float = 0.0) -> Recovery:
     """Return the timers of a virtual point: the scenario's, and for those that it leaves out what suits its paths.
 
     A silence of twice the longest round trip R means that a packet is lost. The first timeout is what RFC 6298 (2.2)
     derives from a first measurement of that length, R + 4 R/2. The granularity is the time in which a host notices
     packets. A timeout that is left out gives way to the scenario's, so that the timeouts stay in order.
+
+    Args:
+        settings: The point.
+        queued: Seconds for which a packet may wait in addition, behind others than those of the job.
     """
     given = settings.recovery
-    longest = longest_round_trip(settings)
+    longest = longest_round_trip(settings) + queued
     initial = given.initial_rto or max(3 * longest, given.min_rto or 0)
     suited = {
         "initial_rto": initial,

@@ -29,6 +29,7 @@ from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.tables.recovery import Recovery
 from fanin.experiments.scenario.tables.serving import Serving
 from fanin.experiments.scenario.tables.step import Step
+from fanin.experiments.scenario.tables.storage import Storage
 from fanin.experiments.scenario.tables.table import Priority, Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.traffic import Traffic
@@ -68,13 +69,13 @@ FILES = (
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
     *("payload", "priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
-    *("failures", "decoding", "serving", "arrivals"),
+    *("failures", "decoding", "serving", "arrivals", "storage"),
 )
 
 # Keys that a table parallelism replaces, or that do not work for a model that is cut.
 _NOT_PARALLEL = (
     *("lateness", "step", "traffic", "other_job", "collective"),
-    *("compression", "sparsity", "faults", "min_workers", "failures"),
+    *("compression", "sparsity", "faults", "min_workers", "failures", "storage"),
 )
 
 # Keys that do not work with a trace of a training.
@@ -244,6 +245,12 @@ class Settings(Table):
     ] = None
     priority: Priority = 0
     step: Annotated[Step | None, Field(description="virtual: the computation of a training step")] = None
+    storage: Annotated[
+        Storage | None,
+        Field(
+            description="virtual: file servers from which steps get their data, and which take checkpoints"
+        ),
+    ] = None
     parallelism: Annotated[
         Parallelism | None, Field(description="virtual: a model cut among the workers, and its steps")
     ] = None
@@ -323,6 +330,11 @@ class Settings(Table):
         return self._outside[: len(self._outside) - self._servers_needed]
 
     @property
+    def file_servers(self) -> tuple[str, ...]:
+        """Return the hosts of file servers, the last ones among the bystanders."""
+        return self.bystanders[-self.storage.servers :] if self.storage else ()
+
+    @property
     def servers(self) -> tuple[str, ...]:
         """Return the hosts of parameter servers: one for each tree, then one for each other job in the network."""
         return self._outside[len(self._outside) - self._servers_needed :]
@@ -346,7 +358,8 @@ class Settings(Table):
     def between_hosts(self) -> bool:
         """Return whether the transport between hosts is used, by the job or by other traffic."""
         other = self.other_job is not None and self.other_job.algorithm != "in-network"
-        return self.algorithm != "in-network" or self.traffic is not None or other or self._between_stages
+        meanwhile = self.traffic is not None or self.storage is not None or other
+        return self.algorithm != "in-network" or meanwhile or self._between_stages
 
     @property
     def _between_stages(self) -> bool:
@@ -367,7 +380,7 @@ class Settings(Table):
     @property
     def prioritized(self) -> bool:
         """Return whether links have a queue for each priority; if not, all packets are treated alike."""
-        others = (part for part in (self.traffic, self.other_job) if part is not None)
+        others = (part for part in (self.traffic, self.other_job, self.storage) if part is not None)
         return any(part.priority for part in (self, *others))
 
     def congestion_control(self, topology: Topology, host: str) -> MakeControl:
@@ -452,6 +465,8 @@ class Settings(Table):
             changes |= {"slots": None}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
+        if self.storage is not None:
+            changes |= {"storage": self.storage.settled}
         if self.parallelism is not None and self.parallelism.pipeline == 1:
             changes |= {"parallelism": self.parallelism.model_copy(update={"schedule": "1f1b"})}
         if not self.between_hosts:
@@ -549,6 +564,7 @@ class Settings(Table):
             "traffic": self.traffic.hosts if self.traffic else 0,
             "other_job": 2 * self.other_job.jobs if self.other_job else 0,
             "serving": 1 if self.serving else 0,
+            "storage": self.storage.servers if self.storage else 0,
         }
         for name, count in needed.items():
             if len(bystanders) < count:
@@ -574,6 +590,13 @@ class Settings(Table):
             yield f"traffic.pattern: is {self.traffic.pattern!r}, but failures need 'checkpoint'"
         elif self.failures and self.traffic and (self.traffic.duration or 0) > (self.traffic.period or 0):
             yield "traffic.duration: failures need one checkpoint; set it to traffic.period at most"
+        if self.storage is not None:
+            if self.step is None:
+                yield "storage: needs a table step, whose steps wait for their data; add it"
+            if self.repetitions < 2:
+                yield "repetitions: storage needs at least 2 steps, since the first one does not count; set it"
+            for name in self._changed("traffic", "other_job", "faults", "min_workers"):
+                yield f"{name}: cannot be combined with storage; leave out one of them"
         if self.traffic is not None and self.other_job is not None:
             yield "other_job: uses all hosts that traffic would need; leave out one of them"
         if self.other_job is not None:
@@ -688,6 +711,7 @@ _IN_NAMES = {
     "servers",
     "serving",
     "step",
+    "storage",
     "traffic",
     "watchdog",
     "workload",

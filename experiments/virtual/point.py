@@ -28,6 +28,7 @@ from fanin.experiments.virtual.parallelism import run_parallel
 from fanin.experiments.virtual.replay import run_replay
 from fanin.experiments.virtual.serving import run_serving
 from fanin.experiments.virtual.steps import buckets, pauses, step_figures
+from fanin.experiments.virtual.storage import FIRST_STEPS, data_waits, start_storage, storage_times
 from fanin.experiments.virtual.traffic import Request, completed, requests
 from fanin.experiments.virtual.training import run_training
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
@@ -118,6 +119,7 @@ def run_virtual(
         others = start_other_jobs(settings, cluster)
         wanted = requests(settings)
         flows = _flows(settings, cluster, wanted)
+        storage = start_storage(settings, cluster)
         jobs = [JobUnderFaults(cluster.job, settings.min_workers)]
         jobs += [JobUnderFaults(job, None) for job in others.jobs] if others else []
         faults = Faults(settings.faults, jobs, cluster)
@@ -131,6 +133,8 @@ def run_virtual(
             raise UnfinishedError(f"other_job: not finished after {LIMIT:g} s of virtual time")
         if flows and not faults.run(flows.run, LIMIT):
             raise UnfinishedError(f"traffic: flows have not arrived after {LIMIT:g} s of virtual time")
+        if storage and not storage.run(LIMIT):
+            raise UnfinishedError(f"storage: checkpoints are not written after {LIMIT:g} s of virtual time")
         links += meter.end_phase("after")
 
     job, stations = cluster.job, cluster.stations
@@ -146,7 +150,9 @@ def run_virtual(
         if index % per_step
     )
     steps_begun = np.max([one.ended[0::per_step] for one in stations], axis=0)
-    step_columns = step_figures(settings, steps_begun, ended, job.ranks)
+    data = data_waits(cluster, per_step) if storage else np.zeros(settings.repetitions)
+    left_out = FIRST_STEPS if storage else 0
+    step_columns = step_figures(settings, steps_begun, ended, job.ranks, data, left_out)
     progress = None
     if settings.failures and flows:
         written = max(flow.start + flow.seconds for flow in completed(wanted, flows.completed))
@@ -172,6 +178,7 @@ def run_virtual(
         usage=Usage(links, tuple(workers_of(settings, cluster)), sampler.samples, uses),
         traffic=_times_of(wanted, flows, uses) if flows else None,
         progress=progress,
+        storage=storage_times(settings, storage, data) if storage else None,
         workers_left=len(stations),
         faults=faults.outcomes(ended.tolist()),
         **errors.columns,
@@ -273,6 +280,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         elastic=bool(settings.faults) and settings.min_workers is not None,
         priority=settings.priority,
         priorities=settings.prioritized,
+        shares_card=settings.storage is not None,
     )
 
 

@@ -404,6 +404,25 @@ def serving(rows: Rows) -> None:
         assert row["requests_in_progress"] == pytest.approx(little, rel=0.1)
 
 
+def storage(rows: Rows) -> None:
+    def step(workers: int, prefetch: int, **said: object) -> Row:
+        return one(rows, workers=workers, algorithm="in-network", storage_prefetch=prefetch, **said)
+
+    read_only = {"storage_checkpoint": 0}
+    assert all((step(n, 0, **read_only)["data_wait_seconds"] > 0) for n in (4, 20))
+    assert step(4, 1, **read_only)["data_wait_seconds"] == 0
+    assert step(20, 1, **read_only)["data_wait_seconds"] > 50e-6
+    assert 4 < step(4, 1, **read_only)["fed_workers"] < 20
+    for row in rows:
+        if not row["storage_checkpoint"]:
+            assert row["step_seconds"] == pytest.approx(row["predicted_step_seconds"], rel=0.1)
+    in_turn, at_once = (step(20, 1, storage_writers=n) for n in (1, 20))
+    assert in_turn["max_seconds"] > 2 * at_once["max_seconds"]
+    assert in_turn["storage_retransmissions"] == 0
+    assert at_once["storage_retransmissions"] > 100
+    assert at_once["checkpoint_seconds"] > 3 * at_once["predicted_checkpoint_seconds"]
+
+
 def data_centres(rows: Rows) -> None:
     def seconds_to_target(algorithm: str, alone: int, delay: float) -> float:
         found: float = one(rows, algorithm=algorithm, local_steps=alone, uplink_delay=delay)["target_seconds"]
@@ -421,6 +440,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "data-centres": data_centres,
     "decoding": decoding,
     "serving": serving,
+    "storage": storage,
     "failures": failures,
     "roofline": roofline,
     "compression": compression,

@@ -133,6 +133,27 @@ def serving(rows: Rows) -> Iterator[str]:
             yield line(f"{fan_out}, new", percent, *(micros[name] for name in times))
 
 
+def storage(rows: Rows) -> Iterator[str]:
+    asks = ("when it needs data", "a step ahead")
+    for (algorithm, prefetch, written, writers), of in by(
+        rows, "algorithm", "storage_prefetch", "storage_checkpoint", "storage_writers"
+    ):
+        if not written:
+            cells = [(1e6 * row["step_seconds"], 1e6 * row["predicted_step_seconds"]) for row in of]
+            yield line(algorithm, asks[prefetch], *(f"{found:.0f} ({model:.0f})" for found, model in cells))
+        for row in of:
+            if written and prefetch and row["workers"] in (12, 20):
+                times = ("step_seconds", "max_seconds", "checkpoint_seconds", "predicted_checkpoint_seconds")
+                cells = [f"{1e6 * row[name]:,.0f}" for name in times]
+                at_once = str(min(writers, row["workers"]))
+                sent_again = f"{row['storage_retransmissions']:,}"
+                last = f"{cells[2]} ({cells[3]})"
+                yield line(str(row["workers"]), at_once, algorithm, *cells[:2], last, sent_again)
+            if row["workers"] == 12 and (not written or (prefetch, writers) == (1, 1)):
+                name = f"{algorithm}, {'one writes at a time' if written else asks[prefetch]}"
+                yield price(name, row["gpu_idle_share"])
+
+
 TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
     "failures": failures,
     "roofline": roofline,
@@ -141,6 +162,7 @@ TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
     "data-centres": data_centres,
     "decoding": decoding,
     "serving": serving,
+    "storage": storage,
 }
 
 # Changes that leave the lines that `make test-long` checks; without them, it runs all points of the lesson.
@@ -154,6 +176,7 @@ FEWER = {
     "sixteen-bits": [],
     "data-centres": ["algorithm=in-network", "uplink_delay=25 ms", "split=random"],
     "serving": ["serving_load=0.2", "serving_fan_out=8"],
+    "storage": ["algorithm=in-network", "storage_prefetch=1", "storage_checkpoint=0 B"],
     "decoding": ["algorithm=in-network,ring", "decoding_sequences=1"],
 }
 
