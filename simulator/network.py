@@ -35,6 +35,7 @@ from fanin.simulator.compiled import (
     library,
 )
 from fanin.simulator.deadlock import DeadlockError, Waiting, describe
+from fanin.simulator.hosts.processor import Processor
 from fanin.simulator.links import PRIORITIES, Links, Packets, Transit
 from fanin.simulator.units import NEVER, SECOND, not_before
 from fanin.topologies.model import Topology
@@ -79,12 +80,18 @@ class CompiledStation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostModel:
-    """The delay with which a host notices arrivals: `coalescing` seconds after the first of them.
+    """The delays of a host.
 
-    Source: the interrupt moderation of network cards, which batches packets that arrive close together.
+    Attributes:
+        coalescing: Seconds after which it notices what has arrived, from the first packet on. Network cards moderate
+            interrupts so, and batch packets that arrive close together.
+        packet_time: Seconds of its processor for each packet that it sends or receives (hosts/processor.py).
+        with_packet_time: Names of the hosts where packets take this time; elsewhere, network cards do the work.
     """
 
     coalescing: float = 4e-6
+    packet_time: float = 0.0
+    with_packet_time: frozenset[str] = frozenset()
 
 
 DEFAULT_HOST = HostModel()
@@ -134,6 +141,7 @@ class VirtualNetwork:
         self.before_window: Callable[[int], None] | None = None
         self._observer = observer
         self._journal: Journal | None = None
+        self._packet_time = host.packet_time
         self._look_at = _LOOK
         self._width = -(-longest_frame // _CACHE_LINE) * _CACHE_LINE
         if self._width > PROGRAM_ROOM:
@@ -142,6 +150,7 @@ class VirtualNetwork:
             )
         self._switch_index = {switch.name: i for i, switch in enumerate(topology.switches)}
         self._host_index = {host.name: i for i, host in enumerate(topology.hosts)}
+        self._with_packet_time = {self._host_index[name] for name in host.with_packet_time}
         self._stations: list[Station | None] = [None] * len(topology.hosts)
         self._programs: list[SwitchProgram | None] = [None] * len(topology.switches)
         self._callbacks: list[CallbackProgram] = []  # those among the programs, which note errors
@@ -229,6 +238,8 @@ class VirtualNetwork:
         self.wake(host, at)
 
     def _set_station(self, index: int, station: Station) -> None:
+        if self._packet_time and index in self._with_packet_time:
+            station = Processor(station, self._packet_time)
         found = station.compiled if isinstance(station, CompiledStation) else None
         if found and HEADER_BYTES + max(found.headers) > self._width:
             raise ValueError(

@@ -25,7 +25,7 @@ _PORTS_DRAW = 9  # separates draws of ports from other draws with the same seed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageUse:
-    """What each worker reads and writes.
+    """The use of file servers by each worker.
 
     Attributes:
         batch: Bytes that it reads for each step; 0: nothing.

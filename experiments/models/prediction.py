@@ -54,7 +54,7 @@ def predicted_seconds(
             return None
         workers, bandwidth = len(members), payload / paths.packet_seconds(settings.host_link)
         limit = NO_LIMIT
-        if settings.transport != "tcp":  # the kernel sets TCP's window
+        if settings.world != "live" or settings.transport != "tcp":  # the kernel sets TCP's window
             per_host = settings.window_per == "host"
             bytes_ahead = window * payload * (1 if per_host else settings.flows_per_pair)
             limit = Window(bytes_ahead, per_host, settings.coalescing)

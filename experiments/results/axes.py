@@ -107,6 +107,7 @@ _TIMES = (
     "displacement",
     "rto",
     "coalescing",
+    "packet_time",
     "granularity",
     "give_up",
     "lateness",

@@ -31,6 +31,7 @@ from fanin.experiments.scenario.tables.serving import Serving
 from fanin.experiments.scenario.tables.step import Step
 from fanin.experiments.scenario.tables.storage import Storage
 from fanin.experiments.scenario.tables.table import Priority, Table
+from fanin.experiments.scenario.tables.tcp import Tcp
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.traffic import Traffic
 from fanin.experiments.scenario.tables.training import Training
@@ -68,7 +69,17 @@ FILES = (
 # Keys of Settings that work in virtual time only; link.VIRTUAL_ONLY has those of links.
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
-    *("payload", "priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
+    *(
+        "tcp",
+        "payload",
+        "priority",
+        "faults",
+        "min_workers",
+        "parallelism",
+        "workload",
+        "trees",
+        "queue_samples",
+    ),
     *("failures", "decoding", "serving", "arrivals", "storage"),
 )
 
@@ -140,7 +151,7 @@ class Settings(Table):
         Operation, Field(description="virtual: the collective operation; all but all-reduce need a ring")
     ] = "all-reduce"
     transport: Annotated[
-        Transport | Literal["tcp"] | None,
+        Transport | None,
         Field(description="between hosts: the transport; default: selective-repeat, in live networks tcp"),
     ] = None
     paths: Annotated[
@@ -152,6 +163,7 @@ class Settings(Table):
     flows_per_pair: Annotated[
         int, Field(ge=1, le=MAX_FLOWS, description="UDP flows between two hosts, which share the data")
     ] = 1
+    tcp: Annotated[Tcp, Field(description="virtual: processor time and timers of the transport tcp")] = Tcp()
     congestion: Annotated[
         Congestion, Field(description="between hosts, virtual: how senders react to congestion marks")
     ] = Congestion()
@@ -388,6 +400,27 @@ class Settings(Table):
         return self.congestion.control_of(topology, host, self.payload)
 
     @property
+    def traffic_transport(self) -> Transport | None:
+        """Return the transport of other traffic; None if there is none."""
+        if self.traffic is None:
+            return None
+        own = self.traffic.transport
+        return (self.transport or "selective-repeat") if own == "job" else own
+
+    @property
+    def tcp_hosts(self) -> frozenset[str]:
+        """Return the hosts that use the transport tcp."""
+        members = frozenset(self.members)
+        others = frozenset(host.name for host in self.network.hosts) - members
+        found = members if self.transport == "tcp" else frozenset()
+        if self.traffic is not None and self.traffic_transport == "tcp":
+            both = self.traffic.pattern in ("checkpoint", "read", "trace")
+            found |= others | members if both else others
+        if any(table is not None and table.transport == "tcp" for table in (self.serving, self.storage)):
+            found |= members | others
+        return found
+
+    @property
     def host_link(self) -> Link:
         """Return the link of the first worker's host; the other workers' links are assumed to be equal."""
         (link,) = self.network.links_of(self.members[0])
@@ -475,7 +508,8 @@ class Settings(Table):
             changes |= {"compression": Compression()}
         elif self.compression.kind != "top-k":
             changes |= {"compression": Compression(kind=self.compression.kind)}
-        return self.model_copy(update=changes)
+        settled = self.model_copy(update=changes)
+        return settled if settled.tcp_hosts else settled.model_copy(update={"tcp": Tcp()})
 
     def _problems(self) -> Iterator[str]:
         names = [host.name for host in self.network.hosts]
@@ -623,8 +657,6 @@ class Settings(Table):
             rates = {self.network.links_of(host.name)[0].rate_bits_per_second for host in self.network.hosts}
             if None in rates:
                 yield "congestion.control: DCQCN starts at the rate of a host's link; set the topology's rate"
-        if self.transport == "tcp":
-            yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
 
     def _not_parallel(self) -> Iterator[str]:
         if (self.parallelism or (self.workload and self.workload.trace)) and self._servers_needed:
@@ -712,6 +744,7 @@ _IN_NAMES = {
     "serving",
     "step",
     "storage",
+    "tcp",
     "traffic",
     "watchdog",
     "workload",

@@ -23,7 +23,13 @@ from fanin.experiments.virtual.chain import run_chain
 from fanin.experiments.virtual.failures import train_for_long
 from fanin.experiments.virtual.faults import Faults
 from fanin.experiments.virtual.other_job import start_other_jobs
-from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
+from fanin.experiments.virtual.outcome import (
+    LIMIT,
+    UnfinishedError,
+    host_model,
+    network_figures,
+    worker_figures,
+)
 from fanin.experiments.virtual.parallelism import run_parallel
 from fanin.experiments.virtual.replay import run_replay
 from fanin.experiments.virtual.serving import run_serving
@@ -34,13 +40,13 @@ from fanin.experiments.virtual.training import run_training
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
 from fanin.native.python_file import telling
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import HostModel, VirtualNetwork
+from fanin.simulator import VirtualNetwork
 from fanin.simulator.fabric import Cluster, Job
 from fanin.simulator.fault_recovery import JobUnderFaults
 from fanin.simulator.flows import Flows
 from fanin.simulator.job_spec import ClusterSpec
 from fanin.simulator.network import Observer
-from fanin.workers.collective import Algorithm, Statistics, Transport
+from fanin.workers.collective import Algorithm, Statistics
 from fanin.workers.protocol import InNetworkStatistics
 
 
@@ -241,8 +247,8 @@ def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> F
         cluster,
         [flow for request in wanted for flow in request],
         window=settings.traffic.window,
-        transport=settings.traffic.transport,
-        recovery=recovery(settings),
+        transport=settings.traffic_transport or "selective-repeat",
+        recovery=recovery(settings, transport=settings.traffic_transport),
         congestion_control=settings.congestion_control,
         payload=settings.payload,
         seed=settings.seed,
@@ -252,7 +258,6 @@ def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> F
 
 def cluster_spec(settings: Settings) -> ClusterSpec:
     """Return the description of the job and its network for the simulator."""
-    transport: Transport = "go-back-n" if settings.transport == "go-back-n" else "selective-repeat"
     call = settings.compression.compressor or settings.collective
     return ClusterSpec(
         topology=settings.network,
@@ -263,11 +268,11 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         values=settings.values,
         hosts=settings.members,
         trees=settings.trees,
-        host=HostModel(settings.coalescing),
+        host=host_model(settings),
         recovery=recovery(settings),
         seed=settings.seed,
         algorithm=settings.algorithm,
-        transport=transport,
+        transport=settings.transport or "selective-repeat",
         shards=settings.shards,
         pauses=pauses(settings),
         per_step=1 + len(buckets(settings)),

@@ -37,7 +37,7 @@ def start_storage(settings: Settings, cluster: Cluster) -> Storage | None:
         fabric=cluster,
         transport=table.transport,
         window=table.window,
-        recovery=recovery(settings, queued),
+        recovery=recovery(settings, queued, table.transport),
         congestion_control=settings.congestion_control,
         payload=settings.payload,
     )

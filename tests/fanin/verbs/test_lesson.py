@@ -423,6 +423,31 @@ def storage(rows: Rows) -> None:
     assert at_once["checkpoint_seconds"] > 3 * at_once["predicted_checkpoint_seconds"]
 
 
+def transports(rows: Rows) -> None:
+    off = 40_000_000  # bytes: a pause never comes
+
+    def ring(transport: str, loss: float, pfc: int = off) -> Row:
+        return one(rows, algorithm="ring", transport=transport, loss=loss, xoff_bytes=pfc)
+
+    for loss in (0, 0.001):
+        tcp, back, repeat = (ring(name, loss) for name in ("tcp", "go-back-n", "selective-repeat"))
+        assert tcp["median_seconds"] > 1.4 * max(back["median_seconds"], repeat["median_seconds"])
+        assert tcp["link_queue_drops"] == 0  # the incast: it begins with ten packets
+        assert back["link_queue_drops"] > repeat["link_queue_drops"] > 0
+    assert (
+        ring("go-back-n", 0.001)["retransmissions"] > 10 * ring("selective-repeat", 0.001)["retransmissions"]
+    )
+    for name in ("go-back-n", "selective-repeat"):
+        paused = ring(name, 0, 10_000)
+        assert paused["link_queue_drops"] == 0 < paused["link_pauses"]
+        assert paused["traffic_p99_seconds"] < 0.5 * ring(name, 0)["traffic_p99_seconds"]
+    in_network = {
+        row["xoff_bytes"]: row for row in rows if row["algorithm"] == "in-network" and not row["loss"]
+    }
+    assert len(in_network) == 2
+    assert in_network[off]["median_seconds"] < 0.5 * ring("selective-repeat", 0)["median_seconds"]
+
+
 def data_centres(rows: Rows) -> None:
     def seconds_to_target(algorithm: str, alone: int, delay: float) -> float:
         found: float = one(rows, algorithm=algorithm, local_steps=alone, uplink_delay=delay)["target_seconds"]
@@ -441,6 +466,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "decoding": decoding,
     "serving": serving,
     "storage": storage,
+    "transports": transports,
     "failures": failures,
     "roofline": roofline,
     "compression": compression,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fanin.experiments.models.cost import CLUSTERS, idle_price
+from fanin.experiments.models.transports import packets_per_second
 from fanin.experiments.results.measured import Row
 from tests.fanin.verbs.lesson_runs import run_lesson
 from tests.sizes import sized
@@ -154,6 +155,34 @@ def storage(rows: Rows) -> Iterator[str]:
                 yield price(name, row["gpu_idle_share"])
 
 
+def transports(rows: Rows) -> Iterator[str]:
+    off = 40_000_000  # bytes: a pause never comes
+    for (algorithm, transport, pfc), of in by(rows, "algorithm", "transport", "xoff_bytes"):
+        ring = algorithm == "ring"
+        name = f"{algorithm}, {transport}" if ring else algorithm
+        if pfc == off:
+            yield line(name, *(f"{row['goodput_bits_per_second'] / 1e9:.3g}" for row in of))
+            yield line(f"{name}: retransmissions", *(f"{row['retransmissions']:,}" for row in of))
+            for row in of:
+                if row["loss"] in (0, 0.001):
+                    idle = row["median_seconds"] / (row["median_seconds"] + 1e-3)  # the lesson's key compute
+                    yield price(f"{name}, {row['loss']:.1%} lost", idle)
+        if ring:
+            for row in of:
+                if row["loss"] in (0, 0.001):
+                    times = (f"{1e6 * row[f'traffic_{p}_seconds']:.0f}" for p in ("p50", "p99"))
+                    drops, pauses = f"{row['link_queue_drops']:,}", f"{row['link_pauses']:,}"
+                    pfc_is = "off" if pfc == off else "on"
+                    yield line(transport, pfc_is, f"{row['loss']:.1%}", *times, drops, pauses)
+    packet, trip = (1024 + 66 + 24) * 8 / 100e9, 20e-6
+    for transport in ("selective-repeat", "go-back-n", "tcp"):
+        shares = (
+            packet * packets_per_second(transport, packet, trip, 256, loss)
+            for loss in (0, 0.0001, 0.001, 0.01)
+        )
+        yield line(transport, *(f"{share:.0%}" for share in shares))
+
+
 TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
     "failures": failures,
     "roofline": roofline,
@@ -163,6 +192,7 @@ TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
     "decoding": decoding,
     "serving": serving,
     "storage": storage,
+    "transports": transports,
 }
 
 # Changes that leave the lines that `make test-long` checks; without them, it runs all points of the lesson.
@@ -177,6 +207,7 @@ FEWER = {
     "data-centres": ["algorithm=in-network", "uplink_delay=25 ms", "split=random"],
     "serving": ["serving_load=0.2", "serving_fan_out=8"],
     "storage": ["algorithm=in-network", "storage_prefetch=1", "storage_checkpoint=0 B"],
+    "transports": ["transport=go-back-n", "xoff_bytes=40 MB"],
     "decoding": ["algorithm=in-network,ring", "decoding_sequences=1"],
 }
 

@@ -112,7 +112,7 @@ def library() -> ctypes.CDLL | None:
 def fastest(group: Group, recovery: Recovery) -> HostBasedWorker:
     """Return the fastest worker that there is for a group on this machine."""
     control = group.make_control(group.window)
-    in_c = type(control) in (Dctcp, NoControl) and library()
+    in_c = group.transport in _TRANSPORTS and type(control) in (Dctcp, NoControl) and library()
     return (CompiledWorker if in_c else HostBasedWorker)(group, recovery)
 
 
