@@ -25,6 +25,7 @@ from fanin.p4compiler import compile_once
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import SECOND, HostModel, VirtualNetwork
 from fanin.simulator.hosts.card import Card
+from fanin.simulator.hosts.circuits import Circuits
 from fanin.simulator.hosts.split import SplitPort
 from fanin.simulator.hosts.stations import (
     IdleStation,
@@ -76,8 +77,10 @@ class Fabric:
         make_network: Builds the network, with the arguments of VirtualNetwork.
         priorities: Whether links have a queue for each priority.
         payload: The most payload of a packet between hosts, in bytes.
+        reconfiguration: Seconds in which the switch sets up a circuit, if it is an optical one (hosts/circuits.py).
 
     Attributes:
+        circuits: The circuits of the switch; None if it switches packets.
         usable: The part of the topology that planning uses.
         checksums: Whether aggregation packets carry UDP checksums.
     """
@@ -95,8 +98,10 @@ class Fabric:
         make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
         priorities: bool = False,
         payload: int = PAYLOAD,
+        reconfiguration: float | None = None,
     ) -> None:
         self.topology = topology
+        self.circuits = None if reconfiguration is None else Circuits(reconfiguration)
         self.jobs: list[Job] = []
         self.engines = {node.name: switch.new_instance(seed) for node in topology.switches}
         self.usable = topology
@@ -167,7 +172,7 @@ class Fabric:
         """
         if host not in self._cards:
             (link,) = self.topology.links_of(host)
-            self._cards[host] = Card(link, self._coalescing)
+            self._cards[host] = Card(link, self._coalescing, self.topology.host(host).ip, self.circuits)
         return self._cards[host]
 
     def take_numbers(self, chunks: int) -> Identity:
@@ -673,6 +678,7 @@ class Cluster(Fabric):
             make_network=make_network,
             priorities=spec.priorities,
             payload=spec.payload,
+            reconfiguration=spec.reconfiguration,
         )
         self.spec = spec
         self._job = self.start(

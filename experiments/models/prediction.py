@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from fanin.experiments.models.circuits import changes
 from fanin.experiments.models.closed_forms import collective, in_network
 from fanin.experiments.models.flows import NoFlowError, carried
 from fanin.experiments.models.packets import full_frame, full_payload, in_network_frame
@@ -74,7 +75,12 @@ def predicted_seconds(
             window=limit,
             acknowledged=acknowledged,
         )
-        return max(algorithm_named(settings.algorithm).seconds(size, hosts), at_cards)
+        dark = 0.0
+        if (reconfiguration := settings.topology.reconfiguration) is not None:
+            if (changed := changes(settings.algorithm, workers, settings.shards)) is None:
+                return None
+            dark = changed * reconfiguration
+        return max(algorithm_named(settings.algorithm).seconds(size, hosts), at_cards) + dark
     packets, ahead = -(-part // payload), 0.0
     # A vector that fits into the window uses the exponents that the previous one suggests (workers/values/scaling.py).
     announced = packets > window or not (settings.training or settings.repetitions > 1)

@@ -71,7 +71,9 @@ def longest_round_trip(settings: Settings) -> float:
         largest = max(largest // cut.model, cut.activations or 0)
         windows = _WINDOWS + (_OVERLAP if cut.bucket else 0)
     packets = -(-largest // full_payload(settings))
-    return paths.round_trip + windows * paths.shared(virtual_window(settings), packets)
+    # The circuits of both ends may have to change, one after the other.
+    dark = 2 * (settings.topology.reconfiguration or 0.0)
+    return dark + paths.round_trip + windows * paths.shared(virtual_window(settings), packets)
 
 
 def mistimed(settings: Settings) -> str | None:

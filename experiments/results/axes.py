@@ -107,6 +107,7 @@ _TIMES = (
     "displacement",
     "rto",
     "coalescing",
+    "reconfiguration",
     "packet_time",
     "granularity",
     "give_up",

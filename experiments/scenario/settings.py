@@ -624,6 +624,8 @@ class Settings(Table):
             yield f"traffic.pattern: is {self.traffic.pattern!r}, but failures need 'checkpoint'"
         elif self.failures and self.traffic and (self.traffic.duration or 0) > (self.traffic.period or 0):
             yield "traffic.duration: failures need one checkpoint; set it to traffic.period at most"
+        if self.topology.reconfiguration is not None:
+            yield from self._not_over_circuits()
         if self.storage is not None:
             if self.step is None:
                 yield "storage: needs a table step, whose steps wait for their data; add it"
@@ -657,6 +659,18 @@ class Settings(Table):
             rates = {self.network.links_of(host.name)[0].rate_bits_per_second for host in self.network.hosts}
             if None in rates:
                 yield "congestion.control: DCQCN starts at the rate of a host's link; set the topology's rate"
+
+    def _not_over_circuits(self) -> Iterator[str]:
+        if len(self.network.switches) > 1:
+            count = len(self.network.switches)
+            yield f"topology.reconfiguration: an optical switch is the only one, and there are {count}; leave it out"
+        if self.algorithm == "in-network":
+            yield "algorithm: an optical switch adds up nothing; set algorithm = 'ring', or another one between hosts"
+        for name in self._changed(
+            *("traffic", "other_job", "storage", "serving", "arrivals", "parallelism", "workload"),
+            *("training", "decoding", "faults", "min_workers"),
+        ):
+            yield f"{name}: cannot be combined with topology.reconfiguration; leave out one of them"
 
     def _not_parallel(self) -> Iterator[str]:
         if (self.parallelism or (self.workload and self.workload.trace)) and self._servers_needed:
@@ -700,6 +714,8 @@ class Settings(Table):
         for name in ("local_steps", "compute_time", "stalls", "stall_time", "split") if self.training else ():
             if getattr(self.training, name) != Training.model_fields[name].default:
                 yield f"training.{name}: is virtual only; leave it out, or set world = 'virtual'"
+        if self.topology.reconfiguration is not None:
+            yield "topology.reconfiguration: is virtual only; leave it out, or set world = 'virtual'"
         for name in VIRTUAL_ONLY:
             if name in self.links.given:
                 yield f"links.{name}: is virtual only; leave it out, or set world = 'virtual'"

@@ -286,6 +286,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         priority=settings.priority,
         priorities=settings.prioritized,
         shares_card=settings.storage is not None,
+        reconfiguration=settings.topology.reconfiguration,
     )
 
 

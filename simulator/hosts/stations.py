@@ -396,7 +396,7 @@ class PeerPort:
         for peer, batch, number in self.participant.datagrams_to_send(now):
             flow = self._flow(peer, number)
             if batch[0, 0] == DATA:
-                self._card.send(flow, flow.frames(batch))
+                self._card.send(flow, flow.frames(batch), self._peers[peer])
             else:
                 self._card.acknowledge(flow.frames(batch))
         return self._card.take(now)

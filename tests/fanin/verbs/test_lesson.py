@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fanin.cli import app
+from fanin.experiments.models.circuits import circuit_rate, fat_tree_price
 from fanin.experiments.models.cost import Job, costs, idle_share
 from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.file import load_scenario
@@ -448,6 +449,24 @@ def transports(rows: Rows) -> None:
     assert in_network[off]["median_seconds"] < 0.5 * ring("selective-repeat", 0)["median_seconds"]
 
 
+def circuits(rows: Rows) -> None:
+    def over(algorithm: str, size: int, change: float | None) -> float:
+        return seconds(rows, algorithm=algorithm, size=size, reconfiguration=change)
+
+    rings = {over("ring", 4_000, change) for change in (1e-6, 1e-5, 1e-4)}
+    assert max(rings) == pytest.approx(min(rings), rel=0.01)  # it never changes its circuits
+    halving = [over("halving-doubling", 4_000, change) for change in (1e-6, 1e-5, 1e-4)]
+    assert halving[2] - halving[1] == pytest.approx(6 * 90e-6, rel=0.05)
+    assert halving[0] < min(rings) < halving[2]
+    assert over("ring", 256_000, 1e-4) < over("ring", 256_000, None)  # twice the rate
+    for row in rows:
+        if row["reconfiguration"] is not None:
+            assert row["median_seconds"] == pytest.approx(row["closed_form_seconds"], rel=0.15)
+    # The same price.
+    assert {row["rate"] for row in rows if row["reconfiguration"] is not None} == {200 * 10**9}
+    assert circuit_rate(fat_tree_price(3, 1.0)) == pytest.approx(2.0)
+
+
 def data_centres(rows: Rows) -> None:
     def seconds_to_target(algorithm: str, alone: int, delay: float) -> float:
         found: float = one(rows, algorithm=algorithm, local_steps=alone, uplink_delay=delay)["target_seconds"]
@@ -465,6 +484,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "data-centres": data_centres,
     "decoding": decoding,
     "serving": serving,
+    "circuits": circuits,
     "storage": storage,
     "transports": transports,
     "failures": failures,

@@ -183,6 +183,17 @@ def transports(rows: Rows) -> Iterator[str]:
         yield line(transport, *(f"{share:.0%}" for share in shares))
 
 
+def circuits(rows: Rows) -> Iterator[str]:
+    for (algorithm, change), of in by(rows, "algorithm", "reconfiguration"):
+        network = "fat tree" if change is None else f"circuits, {1e6 * change:.0f} µs"
+        cells = [(1e6 * row["median_seconds"], 1e6 * row["closed_form_seconds"]) for row in of]
+        yield line(network, algorithm, *(f"{found:.1f} ({model:.1f})" for found, model in cells))
+        for row in of:
+            if row["size"] == 1_000_000 and change in (None, 1e-5):
+                idle = row["median_seconds"] / (row["median_seconds"] + 1e-3)  # the lesson's key compute
+                yield price(f"{network}, {algorithm}", idle)
+
+
 TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
     "failures": failures,
     "roofline": roofline,
@@ -191,6 +202,7 @@ TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
     "data-centres": data_centres,
     "decoding": decoding,
     "serving": serving,
+    "circuits": circuits,
     "storage": storage,
     "transports": transports,
 }
@@ -207,6 +219,7 @@ FEWER = {
     "data-centres": ["algorithm=in-network", "uplink_delay=25 ms", "split=random"],
     "serving": ["serving_load=0.2", "serving_fan_out=8"],
     "storage": ["algorithm=in-network", "storage_prefetch=1", "storage_checkpoint=0 B"],
+    "circuits": ["topology=networks/optical-10us.toml"],
     "transports": ["transport=go-back-n", "xoff_bytes=40 MB"],
     "decoding": ["algorithm=in-network,ring", "decoding_sequences=1"],
 }
