@@ -236,3 +236,15 @@ def test_a_page_has_the_numbers_of_its_lesson(
     page = (PAGES / f"{name}.md").read_text()
     missing = [line for line in TABLES[name](rows) if line not in page]
     assert not missing
+
+
+@pytest.mark.few(0)
+@pytest.mark.slow
+def test_the_page_on_circuits_compares_them_with_in_network_aggregation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is not among the lesson's points, since an optical switch adds up nothing."""
+    changes = ["--set=topology=networks/fat-tree-16.toml", "--set=algorithm=in-network"]
+    _, rows = run_lesson("circuits", changes, tmp_path, monkeypatch)
+    page = (PAGES / "circuits.md").read_text()
+    assert not [line for line in circuits(rows) if line not in page]
