@@ -82,6 +82,7 @@ _LABELS = {
     "serving_fan_out": "servers of a request:",
     "tokens_per_second": "tokens of a sequence in a second",
     "decoding_sequences": "sequences",
+    "reconfiguration": "circuits that change in",
     "storage_prefetch": "batches asked for ahead",
     "storage_writers": "workers that write at once",
     "data_wait_seconds": "time of a step for which workers wait for data, mean",
