@@ -49,7 +49,7 @@ class Circuits:
     def up_at(self, source: IPv4Address, destination: IPv4Address, now: float) -> float:
         """Return when data may leave for the destination, in seconds, or when to ask again; set up a circuit if needed.
 
-        Circuits that one end or the other has are kept until nobody sends over them any more.
+        Circuits that one end or the other has are kept until nobody sends over them.
         """
         own = self._from.get(source)
         if own is not None and own.destination == destination:
