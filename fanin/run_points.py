@@ -320,6 +320,9 @@ _OF_TRAININGS = {
     "predicted_tokens_per_second": ("predicted", "{:.1f}"),
     "target_seconds": ("to target s", "{:.4g}"),
     "accuracy": ("accuracy", "{:.1%}"),
+    "data_wait_seconds": ("data wait s", "{:.3g}"),
+    "predicted_step_seconds": ("predicted step s", "{:.3g}"),
+    "checkpoint_seconds": ("checkpoint s", "{:.3g}"),
 }
 
 

@@ -29,6 +29,7 @@ from fanin.p4switch.entries import Entry
 from fanin.simulator import SECOND, HostModel, VirtualNetwork
 from fanin.simulator.compiled import CardInC
 from fanin.simulator.hosts.card import Card
+from fanin.simulator.hosts.circuits import Circuits
 from fanin.simulator.hosts.split import SplitPort
 from fanin.simulator.hosts.stations import (
     IdleStation,
@@ -92,8 +93,10 @@ class Fabric:
         make_network: Builds the network, with the arguments of VirtualNetwork.
         priorities: Whether links have a queue for each priority.
         payload: The most payload of a packet between hosts, in bytes.
+        reconfiguration: Seconds in which the switch sets up a circuit, if it is an optical one (hosts/circuits.py).
 
     Attributes:
+        circuits: The circuits of the switch; None if it switches packets.
         usable: The part of the topology that planning uses.
         checksums: Whether aggregation packets carry UDP checksums.
     """
@@ -111,8 +114,10 @@ class Fabric:
         make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
         priorities: bool = False,
         payload: int = PAYLOAD,
+        reconfiguration: float | None = None,
     ) -> None:
         self.topology = topology
+        self.circuits = None if reconfiguration is None else Circuits(reconfiguration)
         self.jobs: list[Job] = []
         with _without_collector():
             self.engines = {node.name: switch.new_instance(seed) for node in topology.switches}
@@ -185,8 +190,12 @@ class Fabric:
         """
         if host not in self._cards:
             (link,) = self.topology.links_of(host)
-            self._cards[host] = Card(link, self._coalescing)
+            self._cards[host] = Card(link, self._coalescing, self.topology.host(host).ip, self.circuits)
         return self._cards[host]
+
+    def has_plain_card(self, host: str) -> bool:
+        """Return whether a host's packets need no circuits, and no time of its processor."""
+        return self.circuits is None and not self.network.packet_seconds(host)
 
     def take_numbers(self, chunks: int) -> Identity:
         """Return the lease number and the chunk numbers that the packets of a new lease carry.
@@ -615,7 +624,7 @@ class Job:
             granted.udp_port,
             spec.priority,
             checksums=granted.checksums,
-            card=self._fabric.card(self.members[rank]) if spec.on_call else None,
+            card=self._fabric.card(self.members[rank]) if spec.on_call or spec.shares_card else None,
         )
 
     def _peer_port(self, rank: int) -> PeerPort:
@@ -697,6 +706,7 @@ class Cluster(Fabric):
             make_network=make_network,
             priorities=spec.priorities,
             payload=spec.payload,
+            reconfiguration=spec.reconfiguration,
         )
         self.spec = spec
         self._job = self.start(

@@ -131,11 +131,13 @@ class Flows:
                 _End(session, source, (received_at, port), sends=False)
             )
         controls = {name: congestion_control(fabric.topology, name) for name in ends}
-        fast = (
-            [name for name in ends if name not in shared and in_c(controls[name](window))]
-            if library()
-            else []
-        )
+        fast = [
+            name
+            for name in ends
+            if name not in shared and fabric.has_plain_card(name) and in_c(transport, controls[name](window))
+        ]
+        if not library():
+            fast = []
         if fast:
             self._run_in_c({name: ends[name] for name in fast}, controls)
         for name in [name for name in ends if name not in fast]:

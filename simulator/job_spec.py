@@ -63,6 +63,7 @@ class JobSpec:
         priority: Priority of its packets, 0 to 7, where links have queues for each.
         on_call: Whether its stations wait until WorkerStation.called grows.
         until_sum: Whether an all-reduce ends when the sum is there, although packets may not be acknowledged yet.
+        shares_card: Whether its packets in the network take turns with others of its hosts, as those between hosts do.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -91,13 +92,15 @@ class JobSpec:
     priority: int = 0
     on_call: bool = False
     until_sum: bool = False
+    shares_card: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec(JobSpec):
-    """Description of a job and of a network with only this job; `priorities` as in Fabric."""
+    """Description of a job and of a network with only this job; `priorities` and `reconfiguration` as in Fabric."""
 
     topology: Topology
     host: HostModel = DEFAULT_HOST
     seed: int = 0
     priorities: bool = False
+    reconfiguration: float | None = None

@@ -37,6 +37,7 @@ from fanin.simulator.compiled import (
     library,
 )
 from fanin.simulator.deadlock import DeadlockError, Waiting, describe
+from fanin.simulator.hosts.processor import Processor
 from fanin.simulator.links import PRIORITIES, Links, Packets, Transit
 from fanin.simulator.units import NEVER, SECOND, not_before
 from fanin.topologies.model import Topology
@@ -81,12 +82,18 @@ class CompiledStation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostModel:
-    """The delay with which a host notices arrivals: `coalescing` seconds after the first of them.
+    """The delays of a host.
 
-    Source: the interrupt moderation of network cards, which batches packets that arrive close together.
+    Attributes:
+        coalescing: Seconds after which it notices what has arrived, from the first packet on. Network cards moderate
+            interrupts so, and batch packets that arrive close together.
+        packet_time: Seconds of its processor for each packet that it sends or receives (hosts/processor.py).
+        with_packet_time: Names of the hosts where packets take this time; elsewhere, network cards do the work.
     """
 
     coalescing: float = 4e-6
+    packet_time: float = 0.0
+    with_packet_time: frozenset[str] = frozenset()
 
 
 DEFAULT_HOST = HostModel()
@@ -143,6 +150,9 @@ class VirtualNetwork:
             )
         self._switch_index = {switch.name: i for i, switch in enumerate(topology.switches)}
         self._host_index = {host.name: i for i, host in enumerate(topology.hosts)}
+        self._packet_seconds = [
+            host.packet_time if one.name in host.with_packet_time else 0.0 for one in topology.hosts
+        ]
         self._stations: list[Station | CardInC | None] = [None] * len(topology.hosts)
         self._programs: list[SwitchProgram | None] = [None] * len(topology.switches)
         self._callbacks: list[CallbackProgram] = []  # those among the programs, which note errors
@@ -224,6 +234,10 @@ class VirtualNetwork:
         self._programs[index] = program
         self._callbacks = [one for one in self._programs if isinstance(one, CallbackProgram)]
 
+    def packet_seconds(self, host: str) -> float:
+        """Return the seconds of a host's processor for each packet; 0 where the network card does the work."""
+        return self._packet_seconds[self._host_index[host]]
+
     def replace_station(self, host: str, station: Station | CardInC, at: float) -> None:
         """Run another station, or a worker in C, on that host from now on. It has received nothing so far."""
         self._set_station(self._host_index[host], station)
@@ -235,6 +249,8 @@ class VirtualNetwork:
             struct = station.as_struct()
             self._c.loop_set_card(self._loop, index, ctypes.addressof(struct))
         else:
+            if seconds := self._packet_seconds[index]:
+                station = Processor(station, seconds)
             found = station.compiled if isinstance(station, CompiledStation) else None
             if found and HEADER_BYTES + max(found.headers) > self._width:
                 raise ValueError(

@@ -5,25 +5,21 @@ A server computes for a limited number of requests at once; the others wait in a
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from fanin.simulator.fabric import Fabric
-from fanin.simulator.flows import FIRST_SOURCE_PORT, FLOW_PORT, LAST_SOURCE_PORT, StreamStation
+from fanin.simulator.flows import FIRST_SOURCE_PORT, FLOW_PORT, LAST_SOURCE_PORT
 from fanin.simulator.job_spec import CongestionControlOf, dctcp
+from fanin.simulator.messages import Connections, MessageStation, Then, Way
 from fanin.workers.collective import Transport
-from fanin.workers.host_based.transport import Ends, Sender, StreamCounts, open_stream
 from fanin.workers.recovery import Recovery
 
 _GREETING = 64  # bytes of each packet that opens a connection
 _PORTS_DRAW = 4  # separates draws of ports from other draws with the same seed
-
-Then = Callable[[float], None]  # called with the time in seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,64 +80,7 @@ class Service:
     seed: int = 0
 
 
-@dataclass(slots=True)
-class _Way:
-    """A direction of a connection, as the ends of it share it.
-
-    Attributes:
-        sender: The sender of the stream.
-        session: The number of the stream.
-        messages: Bytes that are still to arrive of each message, and what happens when all have.
-    """
-
-    sender: Sender
-    session: int
-    messages: deque[tuple[int, Then]] = field(default_factory=deque)
-
-
-class _Host(StreamStation):
-    """A host that sends messages, and does something when those of others have arrived."""
-
-    def __init__(self, fabric: Fabric, name: str) -> None:
-        super().__init__(fabric, name, 0)
-        self.agenda: list[tuple[float, int, Then]] = []  # a heap: when, an order of equal times, what
-        self._order = count()
-        self._ways: dict[int, _Way] = {}  # that end here
-
-    def at(self, time: float, then: Then) -> None:
-        """Do something at a time (seconds)."""
-        heapq.heappush(self.agenda, (time, next(self._order), then))
-
-    def say(self, way: _Way, size: int, then: Then) -> None:
-        """Send a message of `size` bytes; `then` is called at the other end when all of it has arrived."""
-        way.messages.append((size, then))
-        self._send(way.session, way.sender, size)
-
-    def expect(self, way: _Way) -> None:
-        """Receive the messages of a direction."""
-        self._ways[way.session] = way
-
-    def _begin(self, now: float) -> None:
-        while self.agenda and self.agenda[0][0] <= now:
-            time, _, then = heapq.heappop(self.agenda)
-            then(time)
-
-    @property
-    def _begins_at(self) -> float | None:
-        return self.agenda[0][0] if self.agenda else None
-
-    def _arrived(self, session: int, size: int, now: float) -> None:
-        messages = self._ways[session].messages
-        while size:
-            left, then = messages.popleft()
-            if left > size:
-                messages.appendleft((left - size, then))
-                return
-            size -= left
-            then(now)
-
-
-class _Server(_Host):
+class _Server(MessageStation):
     """A server with its queue.
 
     Attributes:
@@ -190,11 +129,17 @@ class Requests:
 
     def __init__(self, fabric: Fabric, requests: Sequence[Request], service: Service) -> None:
         self.ended = np.full(len(requests), np.nan)
-        self.counts = StreamCounts()
+        self._connections = Connections(
+            fabric=fabric,
+            transport=service.transport,
+            window=service.window,
+            recovery=service.recovery,
+            congestion_control=service.congestion_control,
+        )
+        self.counts = self._connections.counts
         self._fabric, self._service = fabric, service
         ports = np.random.default_rng((service.seed, _PORTS_DRAW))
-        self._sessions = count()
-        self._open: dict[tuple[str, str], tuple[_Way, _Way]] = {}
+        self._open: dict[tuple[str, str], tuple[Way, Way]] = {}
         self._left = [len(request.questions) for request in requests]
         self._unfinished = len(requests)
         self._ports = defaultdict[tuple[str, str], int](
@@ -203,7 +148,8 @@ class Requests:
         names = dict.fromkeys(one.server for request in requests for one in request.questions)
         self.servers = {name: _Server(fabric, name, service.slots) for name in names}
         self._front_ends = {
-            name: _Host(fabric, name) for name in dict.fromkeys(request.front_end for request in requests)
+            name: MessageStation(fabric, name)
+            for name in dict.fromkeys(request.front_end for request in requests)
         }
         for number, request in enumerate(requests):
             self._front_ends[request.front_end].at(
@@ -232,7 +178,7 @@ class Requests:
         number: int,
         request: Request,
         question: Question,
-        ways: tuple[_Way, _Way],
+        ways: tuple[Way, Way],
         left: int,
         _now: float,
     ) -> None:
@@ -259,23 +205,8 @@ class Requests:
             self.ended[number] = now
             self._unfinished -= 1
 
-    def _connect(self, front_end: str, server: str) -> tuple[_Way, _Way]:
+    def _connect(self, front_end: str, server: str) -> tuple[Way, Way]:
         """Return the directions of a new connection, to the server and back."""
         near, far = self._front_ends[front_end], self.servers[server]
         port = self._ports[front_end, server]
-        return self._way(near, far, (port, FLOW_PORT)), self._way(far, near, (FLOW_PORT, port))
-
-    def _way(self, source: _Host, destination: _Host, ports: tuple[int, int]) -> _Way:
-        service, session = self._service, next(self._sessions)
-        there = Ends(source.host.rank, destination.host.rank, session)
-        back = Ends(destination.host.rank, source.host.rank, session)
-        control = service.congestion_control(self._fabric.topology, source.host.name)
-        opened = service.transport, there, service.window, service.recovery, self.counts
-        sender, _ = open_stream(*opened, control)
-        _, receiver = open_stream(service.transport, back, *opened[2:])
-        source.open_stream(session, destination.host, ports)
-        destination.open_stream(session, source.host, ports[::-1])
-        destination.will_receive(session, receiver)
-        way = _Way(sender, session)
-        destination.expect(way)
-        return way
+        return self._connections.connect(near, far, (port, FLOW_PORT))

@@ -14,7 +14,7 @@ from fanin.native.python_file import DeliberateError
 # because algorithms register themselves (host_based/algorithms/registry.py).
 Algorithm: TypeAlias = str
 HostBasedAlgorithm: TypeAlias = str
-Transport = Literal["selective-repeat", "go-back-n"]
+Transport = Literal["selective-repeat", "go-back-n", "tcp"]
 # What a window limits: each stream, or all streams of a host together.
 WindowScope = Literal["connection", "host"]
 Operation = Literal["all-reduce", "reduce-scatter", "all-gather", "broadcast", "all-to-all"]  # MPI's names

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from pydantic import TypeAdapter
 
@@ -23,8 +22,6 @@ DIGITS_FILE = "digits.npz"
 
 GIVE_UP = 20.0  # seconds
 _PACE = Pace(window=256, segments=62)
-
-LiveTransport = Transport | Literal["tcp"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class HostBased:
 
     algorithm: HostBasedAlgorithm
     addresses: tuple[tuple[str, int], ...]
-    transport: LiveTransport = "tcp"
+    transport: Transport = "tcp"
     shards: int | None = None
     flows: int = 1
     pace: Pace = _PACE

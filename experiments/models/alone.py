@@ -35,6 +35,11 @@ class Alone:
         ends = delays + sum(_packet(link, rest) for link in links) + before * self._slowest(links)[0]
         return max(ends, begins + self._coalescing)
 
+    def packet_seconds(self, host: str) -> float:
+        """Return the seconds of a full packet on the link of a host."""
+        (link,) = self._network.links_of(host)
+        return _packet(link, self._payload)
+
     def _way(self, here: str, leaf: str) -> Sequence[Link]:
         """Return the links from a switch to a leaf."""
         if (here, leaf) not in self._ways:

@@ -72,7 +72,7 @@ def flows(settings: Settings) -> list[Flow]:
     algorithm = settings.algorithm
     if algorithm == "in-network":
         raise NoFlowError("in-network aggregation uses the links of its tree, whatever `paths` is")
-    if settings.transport == "tcp":
+    if settings.transport == "tcp" and settings.world == "live":
         raise NoFlowError(
             "the kernel chooses TCP's ports when it connects; set transport = 'selective-repeat'"
         )

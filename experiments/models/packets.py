@@ -16,14 +16,14 @@ def full_payload(settings: Settings) -> int:
     """Return the bytes of a vector in a full packet, as float32."""
     if settings.algorithm == "in-network":
         return ELEMENT_BYTES * settings.implementation.packet(settings.values).elements
-    return _TCP_PAYLOAD if settings.transport == "tcp" else settings.payload
+    return _TCP_PAYLOAD if _in_kernel(settings) else settings.payload
 
 
 def full_frame(settings: Settings) -> int:
     """Return the bytes of a full packet from the Ethernet header on."""
     if settings.algorithm == "in-network":
         return HEADERS + settings.implementation.packet(settings.values).payload
-    return _TCP_FRAME if settings.transport == "tcp" else HEADERS + HEADER_BYTES + settings.payload
+    return _TCP_FRAME if _in_kernel(settings) else HEADERS + HEADER_BYTES + settings.payload
 
 
 def largest_frame(settings: Settings) -> int:
@@ -36,3 +36,8 @@ def largest_frame(settings: Settings) -> int:
 def in_network_frame(values: int) -> int:
     """Return the bytes of a packet with this many values from the Ethernet header on."""
     return HEADERS + wire.packet_dtype(values).itemsize
+
+
+def _in_kernel(settings: Settings) -> bool:
+    """Return whether packets between hosts are those of this machine's TCP."""
+    return settings.transport == "tcp" and settings.world == "live"

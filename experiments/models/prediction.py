@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from fanin.experiments.models.circuits import changes
 from fanin.experiments.models.closed_forms import collective, in_network
 from fanin.experiments.models.flows import NoFlowError, carried
 from fanin.experiments.models.packets import full_frame, full_payload, in_network_frame
@@ -54,7 +55,7 @@ def predicted_seconds(
             return None
         workers, bandwidth = len(members), payload / paths.packet_seconds(settings.host_link)
         limit = NO_LIMIT
-        if settings.transport != "tcp":  # the kernel sets TCP's window
+        if settings.world != "live" or settings.transport != "tcp":  # the kernel sets TCP's window
             per_host = settings.window_per == "host"
             bytes_ahead = window * payload * (1 if per_host else settings.flows_per_pair)
             limit = Window(bytes_ahead, per_host, settings.coalescing)
@@ -74,7 +75,12 @@ def predicted_seconds(
             window=limit,
             acknowledged=acknowledged,
         )
-        return max(algorithm_named(settings.algorithm).seconds(size, hosts), at_cards)
+        dark = 0.0
+        if (reconfiguration := settings.topology.reconfiguration) is not None:
+            if (changed := changes(settings.algorithm, workers, settings.shards)) is None:
+                return None
+            dark = changed * reconfiguration
+        return max(algorithm_named(settings.algorithm).seconds(size, hosts), at_cards) + dark
     packets, ahead = -(-part // payload), 0.0
     # A vector that fits into the window uses the exponents that the previous one suggests (workers/values/scaling.py).
     announced = packets > window or not (settings.training or settings.repetitions > 1)

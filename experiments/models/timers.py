@@ -6,6 +6,7 @@ from fanin.controller.tree import SLOTS
 from fanin.experiments.models.packets import full_payload, largest_frame
 from fanin.experiments.models.paths import Paths
 from fanin.experiments.scenario.settings import VIRTUAL_WINDOW, Settings
+from fanin.workers.collective import Transport
 from fanin.workers.recovery import Recovery
 
 _FAR_ABOVE = 20  # round trips above which a timeout is too long
@@ -20,15 +21,23 @@ def virtual_window(settings: Settings) -> int:
     return settings.window or VIRTUAL_WINDOW
 
 
-def recovery(settings: Settings) -> Recovery:
+_TCP_MAX_RTO = 120.0  # seconds, Linux's TCP_RTO_MAX
+
+
+def recovery(settings: Settings, queued: float = 0.0, transport: Transport | None = None) -> Recovery:
     """Return the timers of a virtual point: the scenario's, and for those that it leaves out what suits its paths.
 
     A silence of twice the longest round trip R means that a packet is lost. The first timeout is what RFC 6298 (2.2)
     derives from a first measurement of that length, R + 4 R/2. The granularity is the time in which a host notices
     packets. A timeout that is left out gives way to the scenario's, so that the timeouts stay in order.
+
+    Args:
+        settings: The point.
+        queued: Seconds for which a packet may wait in addition, behind others than those of the job.
+        transport: The transport; None: that of the job. TCP has timeouts of its own, whatever the path.
     """
     given = settings.recovery
-    longest = longest_round_trip(settings)
+    longest = longest_round_trip(settings) + queued
     initial = given.initial_rto or max(3 * longest, given.min_rto or 0)
     suited = {
         "initial_rto": initial,
@@ -36,7 +45,11 @@ def recovery(settings: Settings) -> Recovery:
         "max_rto": max(initial, Recovery().max_rto),
         "granularity": settings.coalescing,
     }
-    return Recovery(**suited | given.model_dump(exclude_none=True))
+    chosen = given.model_dump(exclude_none=True)
+    if (transport or settings.transport) == "tcp" and settings.world == "virtual":
+        tcp = settings.tcp
+        chosen |= {"initial_rto": tcp.initial_rto, "min_rto": tcp.min_rto, "max_rto": _TCP_MAX_RTO}
+    return Recovery(**suited | chosen)
 
 
 def ring_recovery(settings: Settings) -> Recovery | None:
@@ -58,12 +71,14 @@ def longest_round_trip(settings: Settings) -> float:
         largest = max(largest // cut.model, cut.activations or 0)
         windows = _WINDOWS + (_OVERLAP if cut.bucket else 0)
     packets = -(-largest // full_payload(settings))
-    return paths.round_trip + windows * paths.shared(virtual_window(settings), packets)
+    # The circuits of both ends may have to change, one after the other.
+    dark = 2 * (settings.topology.reconfiguration or 0.0)
+    return dark + paths.round_trip + windows * paths.shared(virtual_window(settings), packets)
 
 
 def mistimed(settings: Settings) -> str | None:
     """Return a warning for a virtual point with loss whose shortest timeout is far above the round trip, else None."""
-    if settings.world == "live" or settings.recovery.min_rto is None:
+    if settings.world == "live" or settings.recovery.min_rto is None or settings.transport == "tcp":
         return None
     if not any(link.properties.mean_loss for link in settings.network.links):
         return None

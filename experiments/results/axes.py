@@ -61,6 +61,7 @@ _LABELS = {
     "gpu_idle_share": "time for which GPUs wait",
     "step_bucket": "bucket of gradients",
     "servers_nics_per_server": "network cards of a server",
+    "predicted_step_seconds": "time of a training step, analytical model",
     "parallelism_pipeline": "stages of the pipeline",
     "parallelism_tensor": "workers that share a layer",
     "parallelism_bucket": "bucket of gradients",
@@ -81,6 +82,10 @@ _LABELS = {
     "serving_fan_out": "servers of a request:",
     "tokens_per_second": "tokens of a sequence in a second",
     "decoding_sequences": "sequences",
+    "reconfiguration": "circuits that change in",
+    "storage_prefetch": "batches asked for ahead",
+    "storage_writers": "workers that write at once",
+    "data_wait_seconds": "time of a step for which workers wait for data, mean",
     "failures_interval": "training between two checkpoints",
     "failures_mtbf": "mean time between failures",
     "failures_shape": "Weibull shape of failures",
@@ -103,6 +108,8 @@ _TIMES = (
     "displacement",
     "rto",
     "coalescing",
+    "reconfiguration",
+    "packet_time",
     "granularity",
     "give_up",
     "lateness",
@@ -153,6 +160,7 @@ _UNITS: Mapping[str, Mapping[str, Decimal]] = {
         ),
         SHARES,
     ),
+    **dict.fromkeys(("storage_batch", "storage_checkpoint"), BYTES),
     "learning_rate": {},  # a factor, although its name ends in "rate"
 }
 

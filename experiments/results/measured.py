@@ -22,6 +22,9 @@ from fanin.workers.values.compression import TopK
 LINK_EVENTS = ("lost", "lost_in_bursts", "corrupted", "duplicated", "reordered", "queue_drops", "ecn_marks")
 PAUSE_EVENTS = ("pauses", "storms", "watchdog_drops")
 
+# Fields of Measured that are columns of their own.
+_PARTS = ("traffic", "progress", "serving", "storage", "arrivals")
+
 Row = dict[str, Any]  # a column's name: None, or a number, a text, or a list of these
 
 
@@ -98,6 +101,29 @@ class ServingTimes:
     requests_per_second: float
     requests_in_progress: float
     queued_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StorageTimes:
+    """The times of reads and checkpoints at file servers. None means that there were none, or no prediction.
+
+    Attributes:
+        data_wait_seconds: Mean time of a step for which the last worker waits for its data; without the first step.
+        read_seconds: Mean time of a read, from the question to the last byte; without the first step's.
+        predicted_step_seconds: Time of a step according to the analytical model (models/storage.py).
+        fed_workers: Most workers of a server that it feeds without making them wait, according to the model.
+        checkpoint_seconds: Mean time until all workers have written a checkpoint.
+        predicted_checkpoint_seconds: That of the model.
+        storage_retransmissions: Packets that were retransmitted to and from the servers.
+    """
+
+    data_wait_seconds: float | None
+    read_seconds: float | None
+    predicted_step_seconds: float | None
+    fed_workers: int | None
+    checkpoint_seconds: float | None
+    predicted_checkpoint_seconds: float | None
+    storage_retransmissions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +212,7 @@ class Measured:
         usage: Counts of each link and worker, which have their own files (usage.py).
         traffic: Completion times of other traffic; None if there was none.
         progress: TrainingProgress of long trainings with failures; None if the scenario has none.
+        storage: StorageTimes of file servers; None if the scenario has none.
         workers_left: Number of workers that have the last sum.
         faults: The outcome of each fault, in the order of the scenario.
     """
@@ -220,6 +247,7 @@ class Measured:
     traffic: FlowTimes | None = None
     progress: TrainingProgress | None = None
     serving: ServingTimes | None = None
+    storage: StorageTimes | None = None
     arrivals: JobTimes | None = None
     workers_left: int | None = None
     faults: tuple[FaultOutcome, ...] = ()
@@ -258,14 +286,13 @@ def mean_window(windows: Sequence[float | None]) -> float | None:
 
 def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
     """Return a flat row: the settings in effect, the measurements, and `rest`."""
-    columns = asdict(
-        replace(measured, usage=None, traffic=None, progress=None, serving=None, arrivals=None, faults=())
-    )
+    nothing: dict[str, Any] = dict.fromkeys(_PARTS)
+    columns = asdict(replace(measured, usage=None, faults=(), **nothing))
     usage = {} if measured.usage is None else {"usage": measured.usage.as_columns()}
     drops, events = columns.pop("drops"), columns.pop("link_events")
     effective = {"window": columns.pop("window"), "segments": columns.pop("segments")}
     effective |= columns.pop("recovery") or {}
-    for name in ("curve", "usage", "traffic", "progress", "serving", "arrivals", "faults"):
+    for name in ("curve", "usage", "faults", *_PARTS):
         del columns[name]
     return {
         **setting_columns(settings),
@@ -280,6 +307,7 @@ def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
         **(measured.traffic or FlowTimes()).as_columns(),
         **(asdict(measured.progress) if measured.progress else {}),
         **(asdict(measured.serving) if measured.serving else {}),
+        **(asdict(measured.storage) if measured.storage else {}),
         **(asdict(measured.arrivals) if measured.arrivals else {}),
         **fault_columns(measured.faults),
         **_speed(settings, measured),

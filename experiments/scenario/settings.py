@@ -29,7 +29,9 @@ from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.tables.recovery import Recovery
 from fanin.experiments.scenario.tables.serving import Serving
 from fanin.experiments.scenario.tables.step import Step
+from fanin.experiments.scenario.tables.storage import Storage
 from fanin.experiments.scenario.tables.table import Priority, Table
+from fanin.experiments.scenario.tables.tcp import Tcp
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.traffic import Traffic
 from fanin.experiments.scenario.tables.training import Training
@@ -67,14 +69,24 @@ FILES = (
 # Keys of Settings that work in virtual time only; link.VIRTUAL_ONLY has those of links.
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
-    *("payload", "priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
-    *("failures", "decoding", "serving", "arrivals"),
+    *(
+        "tcp",
+        "payload",
+        "priority",
+        "faults",
+        "min_workers",
+        "parallelism",
+        "workload",
+        "trees",
+        "queue_samples",
+    ),
+    *("failures", "decoding", "serving", "arrivals", "storage"),
 )
 
 # Keys that a table parallelism replaces, or that do not work for a model that is cut.
 _NOT_PARALLEL = (
     *("lateness", "step", "traffic", "other_job", "collective"),
-    *("compression", "sparsity", "faults", "min_workers", "failures"),
+    *("compression", "sparsity", "faults", "min_workers", "failures", "storage"),
 )
 
 # Keys that do not work with a trace of a training.
@@ -139,7 +151,7 @@ class Settings(Table):
         Operation, Field(description="virtual: the collective operation; all but all-reduce need a ring")
     ] = "all-reduce"
     transport: Annotated[
-        Transport | Literal["tcp"] | None,
+        Transport | None,
         Field(description="between hosts: the transport; default: selective-repeat, in live networks tcp"),
     ] = None
     paths: Annotated[
@@ -151,6 +163,7 @@ class Settings(Table):
     flows_per_pair: Annotated[
         int, Field(ge=1, le=MAX_FLOWS, description="UDP flows between two hosts, which share the data")
     ] = 1
+    tcp: Annotated[Tcp, Field(description="virtual: processor time and timers of the transport tcp")] = Tcp()
     congestion: Annotated[
         Congestion, Field(description="between hosts, virtual: how senders react to congestion marks")
     ] = Congestion()
@@ -244,6 +257,12 @@ class Settings(Table):
     ] = None
     priority: Priority = 0
     step: Annotated[Step | None, Field(description="virtual: the computation of a training step")] = None
+    storage: Annotated[
+        Storage | None,
+        Field(
+            description="virtual: file servers from which steps get their data, and which take checkpoints"
+        ),
+    ] = None
     parallelism: Annotated[
         Parallelism | None, Field(description="virtual: a model cut among the workers, and its steps")
     ] = None
@@ -323,6 +342,11 @@ class Settings(Table):
         return self._outside[: len(self._outside) - self._servers_needed]
 
     @property
+    def file_servers(self) -> tuple[str, ...]:
+        """Return the hosts of file servers, the last ones among the bystanders."""
+        return self.bystanders[-self.storage.servers :] if self.storage else ()
+
+    @property
     def servers(self) -> tuple[str, ...]:
         """Return the hosts of parameter servers: one for each tree, then one for each other job in the network."""
         return self._outside[len(self._outside) - self._servers_needed :]
@@ -346,7 +370,8 @@ class Settings(Table):
     def between_hosts(self) -> bool:
         """Return whether the transport between hosts is used, by the job or by other traffic."""
         other = self.other_job is not None and self.other_job.algorithm != "in-network"
-        return self.algorithm != "in-network" or self.traffic is not None or other or self._between_stages
+        meanwhile = self.traffic is not None or self.storage is not None or other
+        return self.algorithm != "in-network" or meanwhile or self._between_stages
 
     @property
     def _between_stages(self) -> bool:
@@ -367,12 +392,33 @@ class Settings(Table):
     @property
     def prioritized(self) -> bool:
         """Return whether links have a queue for each priority; if not, all packets are treated alike."""
-        others = (part for part in (self.traffic, self.other_job) if part is not None)
+        others = (part for part in (self.traffic, self.other_job, self.storage) if part is not None)
         return any(part.priority for part in (self, *others))
 
     def congestion_control(self, topology: Topology, host: str) -> MakeControl:
         """Return what makes the congestion control of a sender at a host."""
         return self.congestion.control_of(topology, host, self.payload)
+
+    @property
+    def traffic_transport(self) -> Transport | None:
+        """Return the transport of other traffic; None if there is none."""
+        if self.traffic is None:
+            return None
+        own = self.traffic.transport
+        return (self.transport or "selective-repeat") if own == "job" else own
+
+    @property
+    def tcp_hosts(self) -> frozenset[str]:
+        """Return the hosts that use the transport tcp."""
+        members = frozenset(self.members)
+        others = frozenset(host.name for host in self.network.hosts) - members
+        found = members if self.transport == "tcp" else frozenset()
+        if self.traffic is not None and self.traffic_transport == "tcp":
+            both = self.traffic.pattern in ("checkpoint", "read", "trace")
+            found |= others | members if both else others
+        if any(table is not None and table.transport == "tcp" for table in (self.serving, self.storage)):
+            found |= members | others
+        return found
 
     @property
     def host_link(self) -> Link:
@@ -452,6 +498,8 @@ class Settings(Table):
             changes |= {"slots": None}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
+        if self.storage is not None:
+            changes |= {"storage": self.storage.settled}
         if self.parallelism is not None and self.parallelism.pipeline == 1:
             changes |= {"parallelism": self.parallelism.model_copy(update={"schedule": "1f1b"})}
         if not self.between_hosts:
@@ -460,7 +508,8 @@ class Settings(Table):
             changes |= {"compression": Compression()}
         elif self.compression.kind != "top-k":
             changes |= {"compression": Compression(kind=self.compression.kind)}
-        return self.model_copy(update=changes)
+        settled = self.model_copy(update=changes)
+        return settled if settled.tcp_hosts else settled.model_copy(update={"tcp": Tcp()})
 
     def _problems(self) -> Iterator[str]:
         names = [host.name for host in self.network.hosts]
@@ -549,6 +598,7 @@ class Settings(Table):
             "traffic": self.traffic.hosts if self.traffic else 0,
             "other_job": 2 * self.other_job.jobs if self.other_job else 0,
             "serving": 1 if self.serving else 0,
+            "storage": self.storage.servers if self.storage else 0,
         }
         for name, count in needed.items():
             if len(bystanders) < count:
@@ -574,6 +624,15 @@ class Settings(Table):
             yield f"traffic.pattern: is {self.traffic.pattern!r}, but failures need 'checkpoint'"
         elif self.failures and self.traffic and (self.traffic.duration or 0) > (self.traffic.period or 0):
             yield "traffic.duration: failures need one checkpoint; set it to traffic.period at most"
+        if self.topology.reconfiguration is not None:
+            yield from self._not_over_circuits()
+        if self.storage is not None:
+            if self.step is None:
+                yield "storage: needs a table step, whose steps wait for their data; add it"
+            if self.repetitions < 2:
+                yield "repetitions: storage needs at least 2 steps, since the first one does not count; set it"
+            for name in self._changed("traffic", "other_job", "faults", "min_workers"):
+                yield f"{name}: cannot be combined with storage; leave out one of them"
         if self.traffic is not None and self.other_job is not None:
             yield "other_job: uses all hosts that traffic would need; leave out one of them"
         if self.other_job is not None:
@@ -600,8 +659,18 @@ class Settings(Table):
             rates = {self.network.links_of(host.name)[0].rate_bits_per_second for host in self.network.hosts}
             if None in rates:
                 yield "congestion.control: DCQCN starts at the rate of a host's link; set the topology's rate"
-        if self.transport == "tcp":
-            yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
+
+    def _not_over_circuits(self) -> Iterator[str]:
+        if len(self.network.switches) > 1:
+            count = len(self.network.switches)
+            yield f"topology.reconfiguration: an optical switch is the only one, and there are {count}; leave it out"
+        if self.algorithm == "in-network":
+            yield "algorithm: an optical switch adds up nothing; set algorithm = 'ring', or another one between hosts"
+        for name in self._changed(
+            *("traffic", "other_job", "storage", "serving", "arrivals", "parallelism", "workload"),
+            *("training", "decoding", "faults", "min_workers"),
+        ):
+            yield f"{name}: cannot be combined with topology.reconfiguration; leave out one of them"
 
     def _not_parallel(self) -> Iterator[str]:
         if (self.parallelism or (self.workload and self.workload.trace)) and self._servers_needed:
@@ -645,6 +714,8 @@ class Settings(Table):
         for name in ("local_steps", "compute_time", "stalls", "stall_time", "split") if self.training else ():
             if getattr(self.training, name) != Training.model_fields[name].default:
                 yield f"training.{name}: is virtual only; leave it out, or set world = 'virtual'"
+        if self.topology.reconfiguration is not None:
+            yield "topology.reconfiguration: is virtual only; leave it out, or set world = 'virtual'"
         for name in VIRTUAL_ONLY:
             if name in self.links.given:
                 yield f"links.{name}: is virtual only; leave it out, or set world = 'virtual'"
@@ -688,6 +759,8 @@ _IN_NAMES = {
     "servers",
     "serving",
     "step",
+    "storage",
+    "tcp",
     "traffic",
     "watchdog",
     "workload",

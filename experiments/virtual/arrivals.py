@@ -123,7 +123,7 @@ class _Cluster:
             values=settings.values,
             recovery=recovery(settings),
             algorithm=self.algorithm_of(traced),
-            transport="go-back-n" if settings.transport == "go-back-n" else "selective-repeat",
+            transport=settings.transport or "selective-repeat",
             shards=settings.shards,
             flows=settings.flows_per_pair,
             congestion_control=settings.congestion_control,

@@ -31,6 +31,11 @@ class UnfinishedError(RuntimeError):
     """A run in virtual time that does not end."""
 
 
+def host_model(settings: Settings) -> HostModel:
+    """Return the delays of a point's hosts."""
+    return HostModel(settings.coalescing, settings.tcp.packet_time, settings.tcp_hosts)
+
+
 def make_fabric(settings: Settings, switch: Engine) -> Fabric:
     """Return the network of a point, on which jobs begin one by one.
 
@@ -41,7 +46,7 @@ def make_fabric(settings: Settings, switch: Engine) -> Fabric:
     return Fabric(
         settings.network,
         switch,
-        host=HostModel(settings.coalescing),
+        host=host_model(settings),
         seed=settings.seed,
         planner=settings.implementation.planner(settings.paths),
         priorities=settings.prioritized,

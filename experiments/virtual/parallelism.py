@@ -33,7 +33,7 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Fabric, Job
 from fanin.simulator.hosts.stations import PeerPort, WorkerStation
 from fanin.simulator.job_spec import JobSpec
-from fanin.workers.collective import Operation, Transport
+from fanin.workers.collective import Operation
 from fanin.workers.host_based.engine import fastest
 from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
@@ -158,7 +158,7 @@ class _Model:
             values=settings.values,
             recovery=recovery(settings),
             algorithm=settings.algorithm,
-            transport=_transport(settings),
+            transport=settings.transport or "selective-repeat",
             shards=settings.shards,
             flows=settings.flows_per_pair,
             congestion_control=settings.congestion_control,
@@ -247,7 +247,7 @@ class _Model:
         group = Group(
             own,
             len(ranks),
-            transport=_transport(settings),
+            transport=settings.transport or "selective-repeat",
             window=virtual_window(settings),
             window_per=settings.window_per,
             session=session,
@@ -270,7 +270,3 @@ class _Model:
 def _ports(first: int, workers: int, own: int, flows: int) -> list[int]:
     """Return the UDP ports to which the other ranks of a group send."""
     return [first + rank * flows + flow for rank in range(workers) if rank != own for flow in range(flows)]
-
-
-def _transport(settings: Settings) -> Transport:
-    return "go-back-n" if settings.transport == "go-back-n" else "selective-repeat"

@@ -23,23 +23,30 @@ from fanin.experiments.virtual.chain import run_chain
 from fanin.experiments.virtual.failures import train_for_long
 from fanin.experiments.virtual.faults import Faults
 from fanin.experiments.virtual.other_job import start_other_jobs
-from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
+from fanin.experiments.virtual.outcome import (
+    LIMIT,
+    UnfinishedError,
+    host_model,
+    network_figures,
+    worker_figures,
+)
 from fanin.experiments.virtual.parallelism import run_parallel
 from fanin.experiments.virtual.replay import run_replay
 from fanin.experiments.virtual.serving import run_serving
 from fanin.experiments.virtual.steps import buckets, pauses, step_figures
+from fanin.experiments.virtual.storage import FIRST_STEPS, data_waits, start_storage, storage_times
 from fanin.experiments.virtual.traffic import Request, completed, requests
 from fanin.experiments.virtual.training import run_training
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
 from fanin.native.python_file import telling
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import HostModel, VirtualNetwork
+from fanin.simulator import VirtualNetwork
 from fanin.simulator.fabric import Cluster, Job
 from fanin.simulator.fault_recovery import JobUnderFaults
 from fanin.simulator.flows import Flows
 from fanin.simulator.job_spec import ClusterSpec
 from fanin.simulator.network import Observer
-from fanin.workers.collective import Algorithm, Statistics, Transport
+from fanin.workers.collective import Algorithm, Statistics
 from fanin.workers.protocol import InNetworkStatistics
 
 
@@ -118,6 +125,7 @@ def run_virtual(
         others = start_other_jobs(settings, cluster)
         wanted = requests(settings)
         flows = _flows(settings, cluster, wanted)
+        storage = start_storage(settings, cluster)
         jobs = [JobUnderFaults(cluster.job, settings.min_workers)]
         jobs += [JobUnderFaults(job, None) for job in others.jobs] if others else []
         faults = Faults(settings.faults, jobs, cluster)
@@ -131,6 +139,8 @@ def run_virtual(
             raise UnfinishedError(f"other_job: not finished after {LIMIT:g} s of virtual time")
         if flows and not faults.run(flows.run, LIMIT):
             raise UnfinishedError(f"traffic: flows have not arrived after {LIMIT:g} s of virtual time")
+        if storage and not storage.run(LIMIT):
+            raise UnfinishedError(f"storage: checkpoints are not written after {LIMIT:g} s of virtual time")
         links += meter.end_phase("after")
 
     job, stations = cluster.job, cluster.stations
@@ -146,7 +156,9 @@ def run_virtual(
         if index % per_step
     )
     steps_begun = np.max([one.ended[0::per_step] for one in stations], axis=0)
-    step_columns = step_figures(settings, steps_begun, ended, job.ranks)
+    data = data_waits(cluster, per_step) if storage else np.zeros(settings.repetitions)
+    left_out = FIRST_STEPS if storage else 0
+    step_columns = step_figures(settings, steps_begun, ended, job.ranks, data, left_out)
     progress = None
     if settings.failures and flows:
         written = max(flow.start + flow.seconds for flow in completed(wanted, flows.completed))
@@ -172,6 +184,7 @@ def run_virtual(
         usage=Usage(links, tuple(workers_of(settings, cluster)), sampler.samples, uses),
         traffic=_times_of(wanted, flows, uses) if flows else None,
         progress=progress,
+        storage=storage_times(settings, storage, data) if storage else None,
         workers_left=len(stations),
         faults=faults.outcomes(ended.tolist()),
         **errors.columns,
@@ -234,8 +247,8 @@ def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> F
         cluster,
         [flow for request in wanted for flow in request],
         window=settings.traffic.window,
-        transport=settings.traffic.transport,
-        recovery=recovery(settings),
+        transport=settings.traffic_transport or "selective-repeat",
+        recovery=recovery(settings, transport=settings.traffic_transport),
         congestion_control=settings.congestion_control,
         payload=settings.payload,
         seed=settings.seed,
@@ -245,7 +258,6 @@ def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> F
 
 def cluster_spec(settings: Settings) -> ClusterSpec:
     """Return the description of the job and its network for the simulator."""
-    transport: Transport = "go-back-n" if settings.transport == "go-back-n" else "selective-repeat"
     call = settings.compression.compressor or settings.collective
     return ClusterSpec(
         topology=settings.network,
@@ -256,11 +268,11 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         values=settings.values,
         hosts=settings.members,
         trees=settings.trees,
-        host=HostModel(settings.coalescing),
+        host=host_model(settings),
         recovery=recovery(settings),
         seed=settings.seed,
         algorithm=settings.algorithm,
-        transport=transport,
+        transport=settings.transport or "selective-repeat",
         shards=settings.shards,
         pauses=pauses(settings),
         per_step=1 + len(buckets(settings)),
@@ -273,6 +285,8 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         elastic=bool(settings.faults) and settings.min_workers is not None,
         priority=settings.priority,
         priorities=settings.prioritized,
+        shares_card=settings.storage is not None,
+        reconfiguration=settings.topology.reconfiguration,
     )
 
 

@@ -29,7 +29,7 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Fabric
 from fanin.simulator.hosts.stations import PeerPort, Vector, WorkerStation
 from fanin.simulator.job_spec import JobSpec
-from fanin.workers.collective import Algorithm, Operation, Transport
+from fanin.workers.collective import Algorithm, Operation
 from fanin.workers.host_based.engine import fastest
 from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
@@ -224,7 +224,7 @@ class _Replay:
                 own,
                 len(ranks),
                 algorithm,
-                _transport(settings),
+                settings.transport or "selective-repeat",
                 settings.shards,
                 self.window,
                 settings.window_per,
@@ -261,10 +261,6 @@ class _Replay:
             return oracle.promise([_vector(one, call, part.elements) for one in values], part.operation)
 
         return expected
-
-
-def _transport(settings: Settings) -> Transport:
-    return "go-back-n" if settings.transport == "go-back-n" else "selective-repeat"
 
 
 class _ReplayStation(ChannelStation):

@@ -46,7 +46,7 @@ def run_serving(settings: Settings, serving: Serving, switch: Engine) -> Measure
     assert settings.elements is not None
     fabric = make_fabric(settings, switch)
     wanted = list(_requests(settings, serving))
-    timers = recovery(settings)
+    timers = recovery(settings, transport=serving.transport)
     service = Service(
         request_bytes=serving.request,
         answer_bytes=serving.answer,

@@ -57,7 +57,9 @@ def _factors(settings: Settings) -> Floats:
     return np.array(rows)
 
 
-def step_figures(settings: Settings, began: Floats, ended: Floats, ranks: Sequence[int]) -> dict[str, Any]:
+def step_figures(
+    settings: Settings, began: Floats, ended: Floats, ranks: Sequence[int], waits: Floats, left_out: int = 0
+) -> dict[str, Any]:
     """Return columns of Measured for training steps; empty if workers do not compute.
 
     Args:
@@ -65,11 +67,15 @@ def step_figures(settings: Settings, began: Floats, ended: Floats, ranks: Sequen
         began: When each step began, [steps].
         ended: When each step ended, [steps].
         ranks: The ranks that took part.
+        waits: Seconds of each step for which the last worker waits for its data, [steps].
+        left_out: Steps at the beginning that do not count.
     """
     if settings.step is None:
         return {}
     return computing_figures(
-        ended - began, step_computing(settings)[list(ranks)], loading=settings.step.loading
+        (ended - began)[left_out:],
+        step_computing(settings)[list(ranks), left_out:],
+        loading=settings.step.loading + float(waits[left_out:].mean()),
     )
 
 

@@ -200,7 +200,9 @@ def compile_program(config: bytes, translate: Callable[[], str], *, traced: bool
         key.update(path.read_bytes())
     for path in sorted(OUTSIDE):
         key.update(path.read_bytes())
-    if traced:  # a person reads what it says of a few packets, and waits for the compiler: -Og takes half as long
+    if (
+        traced
+    ):  # a person reads what it says of a few packets, and waits for the compiler: -Og takes half as long
         return compile_text("traced", key.digest(), translate, RUNTIME, "-Og")
     return compile_text("program", key.digest(), translate, RUNTIME)
 

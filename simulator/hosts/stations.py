@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from ipaddress import IPv4Address
+from math import inf
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -92,6 +93,7 @@ class WorkerStation(Generic[_P_co]):
         began: When it began each all-reduce, in seconds.
         ended: When it finished each all-reduce, in seconds.
         not_ours: Number of frames that arrived and were not for this station.
+        loaded: When the data of each step had arrived, in seconds. None: steps need no data.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class WorkerStation(Generic[_P_co]):
         self.began: list[float] = []
         self.ended: list[float] = []
         self.not_ours = 0
+        self.loaded: list[float] | None = None
         self.kept = kept
         self._sent_again_before = 0
         self._port = port
@@ -210,7 +213,35 @@ class WorkerStation(Generic[_P_co]):
         if (len(self.outputs) - 1) % self._per_step == 0:
             self._step_began = ended
         if not self.finished:
-            self._start = max(now, self._step_began + self._pauses[len(self.outputs)])
+            self._start = self._next_start(now)
+
+    def load(self, now: float) -> None:
+        """Take the data of the next step, which has arrived at `now` (seconds), if steps need data (`loaded`)."""
+        assert self.loaded is not None
+        self.loaded.append(now)
+        if self._start == inf:
+            self._start = self._next_start(now)
+
+    @property
+    def steps_done(self) -> int:
+        """Return the number of steps whose sums are all complete."""
+        return len(self.outputs) // self._per_step
+
+    @property
+    def steps_loaded(self) -> int:
+        """Return the number of steps that have begun and have their data."""
+        assert self.loaded is not None
+        return min(-(-len(self.outputs) // self._per_step), len(self.loaded))
+
+    def _next_start(self, now: float) -> float:
+        """Return when the next all-reduce may begin; infinity while its step waits for data."""
+        step, within = divmod(len(self.outputs), self._per_step)
+        began = self._step_began
+        if self.loaded is not None and within:
+            if len(self.loaded) <= step:
+                return inf
+            began = max(began, self.loaded[step])
+        return max(now, began + self._pauses[len(self.outputs)])
 
 
 class SwitchPort(Generic[_End]):
@@ -365,7 +396,7 @@ class PeerPort:
         for peer, batch, number in self.participant.datagrams_to_send(now):
             flow = self._flow(peer, number)
             if batch[0, 0] == DATA:
-                self._card.send(flow, flow.frames(batch))
+                self._card.send(flow, flow.frames(batch), self._peers[peer])
             else:
                 self._card.acknowledge(flow.frames(batch))
         return self._card.take(now)

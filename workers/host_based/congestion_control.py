@@ -13,6 +13,9 @@ from typing import Literal, Protocol
 
 from fanin.workers.congestion import GAIN, CongestionWindow
 
+INITIAL_WINDOW = 10  # packets, of TCP (RFC 6928)
+_LEAST = 2.0  # packets, TCP's smallest slow start threshold
+
 # Seconds: packets that are due within this time are sent at once, so that a fast sender wakes less often.
 _AHEAD = 2e-6
 
@@ -132,6 +135,51 @@ class Dctcp(_Unpaced):
         if not (slow_start or (marks and parameters.increase == "unmarked")):
             window.increase(1)
         self._epoch = (end, base, self._marked)
+
+
+class Reno(_Unpaced):
+    """TCP's congestion control (RFC 5681) with selective acknowledgements; it ignores congestion marks.
+
+    CUBIC, Linux's default, falls back to the same growth where round trips are as short as in a data centre (RFC 9438,
+    section 4.3). It would keep 0.7 of the window after a loss, instead of half.
+    """
+
+    def __init__(self, window: int) -> None:
+        self._most = float(window)
+        self._size = min(float(INITIAL_WINDOW), self._most)
+        self._ssthresh = self._most
+        self._recover = 0  # losses below this packet have been reacted to
+        self._recovering = False
+        self._acknowledged = 0
+
+    @property
+    def window(self) -> int:
+        """See CongestionControl."""
+        return int(self._size)
+
+    def acknowledged(self, base: int, end: int, marked: int, now: float) -> None:  # noqa: ARG002
+        """See CongestionControl."""
+        fresh, self._acknowledged = base - self._acknowledged, base
+        if base >= self._recover:
+            self._recovering = False
+        if self._recovering or not fresh:
+            return
+        if self._size < self._ssthresh:
+            self._size = min(self._size + fresh, self._ssthresh)
+        else:
+            self._size = min(self._size + fresh / self._size, self._most)
+
+    def lost(self, base: int, end: int) -> None:
+        """React to a loss, once for all packets that were in flight then; see acknowledged()."""
+        if base >= self._recover:
+            self._size = self._ssthresh = max(self._size / 2, _LEAST)
+            self._recover, self._recovering = end, True
+
+    def timed_out(self, end: int) -> None:
+        """React to a timeout: begin with one packet, by slow start."""
+        self._ssthresh = max(self._size / 2, _LEAST)
+        self._size = 1.0
+        self._recover, self._recovering = end, False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,17 @@
 """A reliable transport between two ranks, without sockets or clock: messages become datagrams and arrive in order.
 
 Each direction is a stream of packets numbered from 0. A message begins a new packet and fills each but its last. There
-are two ways to recover from loss (Mittal et al., "Revisiting network support for RDMA", SIGCOMM 2018, compares them):
+are three ways to recover from loss (Mittal et al., "Revisiting network support for RDMA", SIGCOMM 2018, compares such):
 
 - selective repeat: the receiver keeps early packets and acknowledges with a bitmap; the sender retransmits packets that
   others have overtaken by `Recovery.packet_threshold` (RFC 9002, section 6.1.1);
+- tcp, a model of Linux's for virtual time, in packets: selective repeat that slows down after losses;
 - go-back-N, as in RoCE: the receiver drops early packets and asks once for the one that is missing; the sender goes
   back to it and retransmits everything from there, as fast as it may send.
 
-In both, after silence for a retransmission timeout (RFC 6298) everything outstanding is retransmitted. If nothing
+In all, after silence for a retransmission timeout (RFC 6298) everything outstanding is retransmitted. If nothing
 answers that either, each further timeout halves the number of packets, down to four. At most a window of packets is
-outstanding. As in RoCE, loss does not slow a sender down; congestion marks may (congestion_control.py).
+outstanding. As in RoCE, loss does not slow the other senders down; congestion marks may (congestion_control.py).
 """
 
 import struct
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.workers.collective import Transport
-from fanin.workers.host_based.congestion_control import Dctcp, MakeControl
+from fanin.workers.host_based.congestion_control import Dctcp, MakeControl, Reno
 from fanin.workers.recovery import MAX_BACKOFF, Recovery, RttEstimator
 
 PAYLOAD = 1024  # bytes a packet, unless a stream has others: RoCE's on Ethernet of 1,500
@@ -193,7 +194,7 @@ class Sender:
         control = self._control
         if batches:
             control.sent(sum(map(len, batches)), now)
-        last = min(self._end, self._base + self._after_silence(control.window))
+        last = min(self._end, self._window_end())
         if most is not None:
             last = min(last, self._sent + most)
         allowance = control.allowance(now) if last > self._next else None
@@ -244,7 +245,11 @@ class Sender:
         """Return the part of a window that may be sent after the timeouts so far without an answer."""
         return max(window >> max(self._backoff - 1, 0), min(window, MIN_FLIGHT))
 
-    # -- different in the two subclasses
+    # -- different in the subclasses
+
+    def _window_end(self) -> int:
+        """Return one more than the last packet that the window lets the sender send."""
+        return self._base + self._after_silence(self._control.window)
 
     def _time_out(self) -> int:
         """Count outstanding packets as lost, and return how many."""
@@ -358,6 +363,78 @@ class SelectiveRepeatSender(Sender):
         overtaken = ahead >= self._recovery.packet_threshold
         self._lost = sorted({*self._lost, *missing[overtaken].tolist()})
         return True
+
+
+class TcpSender(SelectiveRepeatSender):
+    """A sender with TCP's congestion control: a loss slows it down, and retransmissions wait for the window, too.
+
+    It counts packets instead of bytes. Packets that are acknowledged or lost are not in flight (RFC 6675). After two
+    round trips of silence it sends the newest packet again, whose acknowledgement tells which others were lost (RFC
+    8985, tail loss probe).
+    """
+
+    def __init__(self, ends: Ends, window: int, recovery: Recovery, counts: StreamCounts) -> None:
+        super().__init__(ends, window, recovery, counts, Reno)
+        self._control: Reno = self._control  # narrower than in the base
+        self._probed = -1  # the packet that a probe has sent again since the last progress
+
+    @property
+    def _probe_at(self) -> float:
+        smoothed = self._rtt.smoothed
+        if self._base == self._sent or self._probed >= 0 or self._backoff or smoothed is None:
+            return inf
+        return self._timer_began + 2 * smoothed + self._recovery.granularity
+
+    def deadline(self) -> float:
+        """See Sender."""
+        return min(super().deadline(), self._probe_at)
+
+    def datagrams(self, now: float, most: int | None = None) -> list[Rows]:
+        """See Sender."""
+        if self._probe_at <= now < self._timeout():
+            self._probed = self._sent - 1
+            self._timer_began = now
+            self._counts.retransmissions += 1
+            self._measured_from = self._sent
+            return [*self._packets(self._probed, self._sent), *super().datagrams(now, most)]
+        return super().datagrams(now, most)
+
+    def _in_flight(self) -> int:
+        known = np.arange(self._base, min(max(self._missing_to, self._base), self._next))
+        there = int(np.count_nonzero(self._there[known % self._most]))
+        return self._next - self._base - there - len(self._lost)
+
+    def _window_end(self) -> int:
+        room = max(0, self._control.window - self._in_flight())
+        return min(self._next + room, self._base + self._most)
+
+    def _time_out(self) -> int:
+        self._control.timed_out(self._next)
+        self._probed = -1
+        self._lost = self._missing(self._next).tolist()
+        return len(self._lost)
+
+    def _repeated(self) -> list[Rows]:
+        there, most = self._there, self._most
+        waiting = [number for number in self._lost if number >= self._base and not there[number % most]]
+        self._lost = waiting
+        room = max(0, self._control.window - self._in_flight())
+        self._lost = waiting[:room]
+        batches = super()._repeated()
+        self._lost = waiting[room:]
+        return batches
+
+    def _find_lost(self, kind: int, number: int, bitmap: NDArray[np.uint8], now: float) -> bool:
+        before, base = len(self._lost), self._base
+        found = super()._find_lost(kind, number, bitmap, now)
+        if self._probed >= 0 and self._highest >= self._probed:
+            # What was sent at least two round trips before the probe and is still missing is lost.
+            self._lost = sorted({*self._lost, *self._missing(self._highest).tolist()})
+        if found or base > self._probed:
+            self._probed = -1
+        if len(self._lost) > before:
+            self._control.lost(self._base, self._next)
+        return found
 
 
 class GoBackNSender(Sender):
@@ -513,9 +590,11 @@ def open_stream(
     make_control: MakeControl = Dctcp,
 ) -> tuple[Sender, Receiver]:
     """Return the sender of the stream at `ends`, and the receiver of the stream in the other direction."""
-    if transport == "selective-repeat":
-        return (
-            SelectiveRepeatSender(ends, window, recovery, counts, make_control),
-            SelectiveRepeatReceiver(ends, window, counts),
+    if transport == "go-back-n":
+        return GoBackNSender(ends, window, recovery, counts, make_control), GoBackNReceiver(
+            ends, window, counts
         )
-    return GoBackNSender(ends, window, recovery, counts, make_control), GoBackNReceiver(ends, window, counts)
+    receiver = SelectiveRepeatReceiver(ends, window, counts)
+    if transport == "tcp":
+        return TcpSender(ends, window, recovery, counts), receiver
+    return SelectiveRepeatSender(ends, window, recovery, counts, make_control), receiver

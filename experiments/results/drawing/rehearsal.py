@@ -17,6 +17,7 @@ from fanin.experiments.results.measured import (
     Measured,
     Row,
     ServingTimes,
+    StorageTimes,
     TrainingProgress,
     row,
 )
@@ -79,6 +80,7 @@ def rehearsed_row(settings: Settings) -> Row:
         traffic=FlowTimes.of([1], [1.0], [1.0]) if settings.traffic else None,
         progress=TrainingProgress(*(1.0,) * len(fields(TrainingProgress))) if settings.failures else None,
         serving=ServingTimes(*(1.0,) * len(fields(ServingTimes))) if settings.serving else None,
+        storage=StorageTimes(1.0, 1.0, 1.0, 1, 1.0, 1.0, 0) if settings.storage else None,
         arrivals=JobTimes(1, 1.0, 1.0, 1.0, (1.0,), 1.0) if settings.arrivals else None,
         other_job_seconds=1.0 if settings.other_job and settings.other_job.repetitions else None,
         step_seconds=steps,

@@ -26,6 +26,8 @@ _PREDICTED = {
     "achieved_flops": "roofline_flops",
     "tokens_per_second": "predicted_tokens_per_second",
     "p99_seconds": "predicted_p99_seconds",
+    "step_seconds": "predicted_step_seconds",
+    "checkpoint_seconds": "predicted_checkpoint_seconds",
 }
 PLACES: Mapping[str, KeyPath] = {**KEYS, "hosts": ("hosts",)}  # the places of columns in the settings
 

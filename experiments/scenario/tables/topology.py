@@ -162,6 +162,10 @@ class TopologySettings(Table):
     overrides: Annotated[
         tuple[Override, ...], Field(description="single links that differ, by the names of their ends")
     ] = ()
+    reconfiguration: Annotated[
+        Seconds | None,
+        Field(description="virtual: the only switch is an optical one, which sets up a circuit in this time"),
+    ] = None
     offload: Annotated[
         bool, Field(description="live: let frames carry many UDP datagrams, if the kernel can")
     ] = True
@@ -176,7 +180,7 @@ class TopologySettings(Table):
         """Return the network without overrides."""
         for table in self._tables.values():
             return table.build(self.offload)
-        return topology_from(self.model_dump(exclude={*BUILDERS, "overrides"}))
+        return topology_from(self.model_dump(exclude={*BUILDERS, "overrides", "reconfiguration"}))
 
     @property
     def table(self) -> str | None:

@@ -56,7 +56,12 @@ class Traffic(Table):
     window: Annotated[int, Field(ge=1, le=1 << 14, description="packets that a flow may have in flight")] = (
         256
     )
-    transport: Annotated[Transport, Field(description="transport of the flows")] = "selective-repeat"
+    transport: Annotated[
+        Transport | Literal["job"],
+        Field(
+            description="transport of the flows; job: that of the job, selective-repeat if it is in-network"
+        ),
+    ] = "selective-repeat"
     priority: Priority = 0
 
     @property

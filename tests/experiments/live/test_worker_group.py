@@ -19,7 +19,6 @@ from fanin.experiments.live.worker_messages import (
     DIGITS_FILE,
     HostBased,
     InNetwork,
-    LiveTransport,
     Task,
     Vectors,
 )
@@ -30,7 +29,7 @@ from fanin.experiments.training.sgd import TrainingConfig
 from fanin.testbed.preloaded import Process
 from fanin.topologies.errors import NetworkError
 from fanin.workers import InNetworkAllReduce, Lease, Recovery
-from fanin.workers.collective import HostBasedAlgorithm
+from fanin.workers.collective import HostBasedAlgorithm, Transport
 from fanin.workers.recovery import Pace
 from tests.experiments.live.local_worker_group import LocalWorkerGroup
 from tests.free_ports import free_port
@@ -69,7 +68,7 @@ def test_all_workers_sum_what_all_put_in(tmp_path: Path, ring: HostBased) -> Non
     ],
 )
 def test_host_based_algorithms_sum_over_each_transport(
-    tmp_path: Path, algorithm: HostBasedAlgorithm, transport: LiveTransport
+    tmp_path: Path, algorithm: HostBasedAlgorithm, transport: Transport
 ) -> None:
     # Over UDP each rank takes ports for its peers from its own on; each has an address of its own on the loopback.
     hosts = [f"127.0.1.{rank + 1}" for rank in range(WORKERS)]

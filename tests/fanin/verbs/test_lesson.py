@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fanin.cli import app
+from fanin.experiments.models.circuits import circuit_rate, fat_tree_price
 from fanin.experiments.models.cost import Job, costs, idle_share
 from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.file import load_scenario
@@ -404,6 +405,68 @@ def serving(rows: Rows) -> None:
         assert row["requests_in_progress"] == pytest.approx(little, rel=0.1)
 
 
+def storage(rows: Rows) -> None:
+    def step(workers: int, prefetch: int, **said: object) -> Row:
+        return one(rows, workers=workers, algorithm="in-network", storage_prefetch=prefetch, **said)
+
+    read_only = {"storage_checkpoint": 0}
+    assert all((step(n, 0, **read_only)["data_wait_seconds"] > 0) for n in (4, 20))
+    assert step(4, 1, **read_only)["data_wait_seconds"] == 0
+    assert step(20, 1, **read_only)["data_wait_seconds"] > 50e-6
+    assert 4 < step(4, 1, **read_only)["fed_workers"] < 20
+    for row in rows:
+        if not row["storage_checkpoint"]:
+            assert row["step_seconds"] == pytest.approx(row["predicted_step_seconds"], rel=0.1)
+    in_turn, at_once = (step(20, 1, storage_writers=n) for n in (1, 20))
+    assert in_turn["max_seconds"] > 2 * at_once["max_seconds"]
+    assert in_turn["storage_retransmissions"] == 0
+    assert at_once["storage_retransmissions"] > 100
+    assert at_once["checkpoint_seconds"] > 3 * at_once["predicted_checkpoint_seconds"]
+
+
+def transports(rows: Rows) -> None:
+    off = 40_000_000  # bytes: a pause never comes
+
+    def ring(transport: str, loss: float, pfc: int = off) -> Row:
+        return one(rows, algorithm="ring", transport=transport, loss=loss, xoff_bytes=pfc)
+
+    for loss in (0, 0.001):
+        tcp, back, repeat = (ring(name, loss) for name in ("tcp", "go-back-n", "selective-repeat"))
+        assert tcp["median_seconds"] > 1.4 * max(back["median_seconds"], repeat["median_seconds"])
+        assert tcp["link_queue_drops"] == 0  # the incast: it begins with ten packets
+        assert back["link_queue_drops"] > repeat["link_queue_drops"] > 0
+    assert (
+        ring("go-back-n", 0.001)["retransmissions"] > 10 * ring("selective-repeat", 0.001)["retransmissions"]
+    )
+    for name in ("go-back-n", "selective-repeat"):
+        paused = ring(name, 0, 10_000)
+        assert paused["link_queue_drops"] == 0 < paused["link_pauses"]
+        assert paused["traffic_p99_seconds"] < 0.5 * ring(name, 0)["traffic_p99_seconds"]
+    in_network = {
+        row["xoff_bytes"]: row for row in rows if row["algorithm"] == "in-network" and not row["loss"]
+    }
+    assert len(in_network) == 2
+    assert in_network[off]["median_seconds"] < 0.5 * ring("selective-repeat", 0)["median_seconds"]
+
+
+def circuits(rows: Rows) -> None:
+    def over(algorithm: str, size: int, change: float | None) -> float:
+        return seconds(rows, algorithm=algorithm, size=size, reconfiguration=change)
+
+    rings = {over("ring", 4_000, change) for change in (1e-6, 1e-5, 1e-4)}
+    assert max(rings) == pytest.approx(min(rings), rel=0.01)  # it never changes its circuits
+    halving = [over("halving-doubling", 4_000, change) for change in (1e-6, 1e-5, 1e-4)]
+    assert halving[2] - halving[1] == pytest.approx(6 * 90e-6, rel=0.05)
+    assert halving[0] < min(rings) < halving[2]
+    assert over("ring", 256_000, 1e-4) < over("ring", 256_000, None)  # twice the rate
+    for row in rows:
+        if row["reconfiguration"] is not None:
+            assert row["median_seconds"] == pytest.approx(row["closed_form_seconds"], rel=0.15)
+    # The same price.
+    assert {row["rate"] for row in rows if row["reconfiguration"] is not None} == {200 * 10**9}
+    assert circuit_rate(fat_tree_price(3, 1.0)) == pytest.approx(2.0)
+
+
 def data_centres(rows: Rows) -> None:
     def seconds_to_target(algorithm: str, alone: int, delay: float) -> float:
         found: float = one(rows, algorithm=algorithm, local_steps=alone, uplink_delay=delay)["target_seconds"]
@@ -421,6 +484,9 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "data-centres": data_centres,
     "decoding": decoding,
     "serving": serving,
+    "circuits": circuits,
+    "storage": storage,
+    "transports": transports,
     "failures": failures,
     "roofline": roofline,
     "compression": compression,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fanin.experiments.models.cost import CLUSTERS, idle_price
+from fanin.experiments.models.transports import packets_per_second
 from fanin.experiments.results.measured import Row
 from tests.fanin.verbs.lesson_runs import run_lesson
 from tests.sizes import sized
@@ -133,6 +134,66 @@ def serving(rows: Rows) -> Iterator[str]:
             yield line(f"{fan_out}, new", percent, *(micros[name] for name in times))
 
 
+def storage(rows: Rows) -> Iterator[str]:
+    asks = ("when it needs data", "a step ahead")
+    for (algorithm, prefetch, written, writers), of in by(
+        rows, "algorithm", "storage_prefetch", "storage_checkpoint", "storage_writers"
+    ):
+        if not written:
+            cells = [(1e6 * row["step_seconds"], 1e6 * row["predicted_step_seconds"]) for row in of]
+            yield line(algorithm, asks[prefetch], *(f"{found:.0f} ({model:.0f})" for found, model in cells))
+        for row in of:
+            if written and prefetch and row["workers"] in (12, 20):
+                times = ("step_seconds", "max_seconds", "checkpoint_seconds", "predicted_checkpoint_seconds")
+                cells = [f"{1e6 * row[name]:,.0f}" for name in times]
+                at_once = str(min(writers, row["workers"]))
+                sent_again = f"{row['storage_retransmissions']:,}"
+                last = f"{cells[2]} ({cells[3]})"
+                yield line(str(row["workers"]), at_once, algorithm, *cells[:2], last, sent_again)
+            if row["workers"] == 12 and (not written or (prefetch, writers) == (1, 1)):
+                name = f"{algorithm}, {'one writes at a time' if written else asks[prefetch]}"
+                yield price(name, row["gpu_idle_share"])
+
+
+def transports(rows: Rows) -> Iterator[str]:
+    off = 40_000_000  # bytes: a pause never comes
+    for (algorithm, transport, pfc), of in by(rows, "algorithm", "transport", "xoff_bytes"):
+        ring = algorithm == "ring"
+        name = f"{algorithm}, {transport}" if ring else algorithm
+        if pfc == off:
+            yield line(name, *(f"{row['goodput_bits_per_second'] / 1e9:.3g}" for row in of))
+            yield line(f"{name}: retransmissions", *(f"{row['retransmissions']:,}" for row in of))
+            for row in of:
+                if row["loss"] in (0, 0.001):
+                    idle = row["median_seconds"] / (row["median_seconds"] + 1e-3)  # the lesson's key compute
+                    yield price(f"{name}, {row['loss']:.1%} lost", idle)
+        if ring:
+            for row in of:
+                if row["loss"] in (0, 0.001):
+                    times = (f"{1e6 * row[f'traffic_{p}_seconds']:.0f}" for p in ("p50", "p99"))
+                    drops, pauses = f"{row['link_queue_drops']:,}", f"{row['link_pauses']:,}"
+                    pfc_is = "off" if pfc == off else "on"
+                    yield line(transport, pfc_is, f"{row['loss']:.1%}", *times, drops, pauses)
+    packet, trip = (1024 + 66 + 24) * 8 / 100e9, 20e-6
+    for transport in ("selective-repeat", "go-back-n", "tcp"):
+        shares = (
+            packet * packets_per_second(transport, packet, trip, 256, loss)
+            for loss in (0, 0.0001, 0.001, 0.01)
+        )
+        yield line(transport, *(f"{share:.0%}" for share in shares))
+
+
+def circuits(rows: Rows) -> Iterator[str]:
+    for (algorithm, change), of in by(rows, "algorithm", "reconfiguration"):
+        network = "fat tree" if change is None else f"circuits, {1e6 * change:.0f} µs"
+        cells = [(1e6 * row["median_seconds"], 1e6 * row["closed_form_seconds"]) for row in of]
+        yield line(network, algorithm, *(f"{found:.1f} ({model:.1f})" for found, model in cells))
+        for row in of:
+            if row["size"] == 1_000_000 and change in (None, 1e-5):
+                idle = row["median_seconds"] / (row["median_seconds"] + 1e-3)  # the lesson's key compute
+                yield price(f"{network}, {algorithm}", idle)
+
+
 TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
     "failures": failures,
     "roofline": roofline,
@@ -141,6 +202,9 @@ TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
     "data-centres": data_centres,
     "decoding": decoding,
     "serving": serving,
+    "circuits": circuits,
+    "storage": storage,
+    "transports": transports,
 }
 
 # Changes that leave the lines that `make test-long` checks; without them, it runs all points of the lesson.
@@ -154,6 +218,9 @@ FEWER = {
     "sixteen-bits": [],
     "data-centres": ["algorithm=in-network", "uplink_delay=25 ms", "split=random"],
     "serving": ["serving_load=0.2", "serving_fan_out=8"],
+    "storage": ["algorithm=in-network", "storage_prefetch=1", "storage_checkpoint=0 B"],
+    "circuits": ["topology=networks/optical-10us.toml"],
+    "transports": ["transport=go-back-n", "xoff_bytes=40 MB"],
     "decoding": ["algorithm=in-network,ring", "decoding_sequences=1"],
 }
 
@@ -169,3 +236,15 @@ def test_a_page_has_the_numbers_of_its_lesson(
     page = (PAGES / f"{name}.md").read_text()
     missing = [line for line in TABLES[name](rows) if line not in page]
     assert not missing
+
+
+@pytest.mark.few(0)
+@pytest.mark.slow
+def test_the_page_on_circuits_compares_them_with_in_network_aggregation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is not among the lesson's points, since an optical switch adds up nothing."""
+    changes = ["--set=topology=networks/fat-tree-16.toml", "--set=algorithm=in-network"]
+    _, rows = run_lesson("circuits", changes, tmp_path, monkeypatch)
+    page = (PAGES / "circuits.md").read_text()
+    assert not [line for line in circuits(rows) if line not in page]

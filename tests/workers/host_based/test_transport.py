@@ -39,6 +39,7 @@ from tests.workers.host_based.both_workers import BothWorkers
 pytestmark = pytest.mark.slow
 
 TRANSPORTS: list[Transport] = ["selective-repeat", "go-back-n"]
+ALL: list[Transport] = [*TRANSPORTS, "tcp"]  # tcp is in Python only, and has a control of its own
 ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 RECOVERY = Recovery(initial_rto=0.02, min_rto=0.004, max_rto=0.2, give_up=60.0)
 Bytes = NDArray[np.uint8]
@@ -145,7 +146,7 @@ FAULTS = st.builds(
 )
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", ALL)
 @settings(max_examples=sized(20, 60))
 @given(
     sizes=st.lists(st.integers(1, 5 * PAYLOAD), min_size=1, max_size=12),
@@ -163,13 +164,13 @@ def test_every_byte_arrives_once_and_in_order(
     assert stream.arrived == b"".join(m.tobytes() for m in messages)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", ALL)
 def test_without_faults_each_packet_is_sent_once_and_messages_fill_theirs(transport: Transport) -> None:
     stream = Stream(transport, Faults(), window=4)
     assert stream.send([message(10 * PAYLOAD), message(1), message(PAYLOAD + 1)])
     assert stream.network.sent == 2 * (10 + 1 + 2)  # each with an acknowledgement
     assert stream.counts == StreamCounts()
-    # By windows of four, a round trip each.
+    # By windows of four, a round trip each. TCP's first window is ten.
     assert stream.network.now == pytest.approx(4 * 0.002)
 
 
@@ -206,6 +207,59 @@ def test_selective_repeat_waits_for_three_later_packets_before_it_repeats_one() 
     stream.network.now = stream.sender.deadline()
     assert first_packets_sent(stream) == [1]
     assert stream.counts.timeouts == 1
+
+
+def test_tcp_begins_with_ten_packets_and_doubles_them_each_round_trip() -> None:
+    stream = Stream("tcp", Faults(), window=64)
+    stream.sender.write(message(200 * PAYLOAD))
+    flights = []
+    for _ in range(4):
+        flights.append(len(first_packets_sent(stream)))
+        for number in range(sum(flights[:-1]) + 1, sum(flights) + 1):
+            stream.sender.acknowledge(ACK, number, 0, np.zeros(0, np.uint8), stream.network.now)
+    assert flights == [10, 20, 40, 64]
+
+
+def test_tcp_halves_its_window_once_for_the_losses_of_a_flight_and_repeats_within_it() -> None:
+    stream = Stream("tcp", Faults(), window=64)
+    stream.sender.write(message(200 * PAYLOAD))
+    lose(stream, {1, 3, 5})
+    # Of ten packets, three are lost and seven have arrived: nothing is in flight, and the window is now five.
+    assert first_packets_sent(stream) == [1, 3, 5, 10, 11]
+    assert stream.counts.retransmissions == 3
+    assert stream.counts.timeouts == 0
+
+
+def test_tcp_sends_the_last_packet_again_if_nothing_comes_and_learns_what_else_was_lost() -> None:
+    stream = Stream("tcp", Faults(), window=64)
+    assert stream.send([message(10 * PAYLOAD)])  # measures a round trip
+    stream.sender.write(message(10 * PAYLOAD))
+    lose(stream, {17, 18, 19})
+    probe_at = stream.sender.deadline()
+    assert probe_at < stream.network.now + RECOVERY.min_rto
+    stream.network.now = probe_at
+    lose(stream, set())  # the probe arrives
+    assert first_packets_sent(stream) == [17, 18]
+    assert stream.counts.timeouts == 0
+    assert stream.counts.retransmissions == 3
+
+
+def test_after_a_timeout_tcp_begins_with_one_packet() -> None:
+    stream = Stream("tcp", Faults(), window=64)
+    stream.sender.write(message(100 * PAYLOAD))
+    lose(stream, {*range(10)})
+    stream.network.now = stream.sender.deadline()
+    assert first_packets_sent(stream) == [0]
+    assert stream.counts.timeouts == 10
+    stream.sender.acknowledge(ACK, 1, 0, np.zeros(0, np.uint8), stream.network.now)
+    assert first_packets_sent(stream) == [1, 2]
+
+
+def test_marks_do_not_slow_tcp_down() -> None:
+    plain, marked = (Stream("tcp", Faults(marking=share), window=64) for share in (0.0, 1.0))
+    for stream in (plain, marked):
+        assert stream.send([message(300 * PAYLOAD)])
+    assert plain.network.now == marked.network.now
 
 
 def test_go_back_n_repeats_everything_from_what_was_lost() -> None:
@@ -356,7 +410,7 @@ def test_a_network_that_carries_nothing_is_sent_four_packets_at_a_time_at_last(t
     assert flights[-1] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", ALL)
 def test_a_silence_of_any_length_is_only_silence(transport: Transport) -> None:
     """Doubled more than 1,023 times a timeout would be beyond any float."""
     stream = Stream(transport, Faults(), window=1)
@@ -378,7 +432,7 @@ def test_congestion_marks_make_the_window_smaller(transport: Transport) -> None:
     assert flights(Faults(marking=1.0)) > 2 * plain
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", ALL)
 @given(
     st.lists(
         st.tuples(

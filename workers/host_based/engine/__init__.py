@@ -22,7 +22,7 @@ _FINE, _NO_MEMORY, _OTHER_CALL = range(3)
 
 def fastest(group: Group, recovery: Recovery) -> HostBasedWorker:
     """Return the fastest worker that there is for a group on this machine."""
-    compiled = in_c(group.make_control(group.window)) and library()
+    compiled = in_c(group.transport, group.make_control(group.window)) and library()
     return (CompiledWorker if compiled else HostBasedWorker)(group, recovery)
 
 

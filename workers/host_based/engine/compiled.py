@@ -87,9 +87,9 @@ _NUMBERS = {
 }
 
 
-def in_c(control: CongestionControl) -> bool:
-    """Return whether there is this congestion control in C."""
-    return type(control) in _CONTROLS
+def in_c(transport: Transport, control: CongestionControl) -> bool:
+    """Return whether there are this transport and this congestion control in C."""
+    return transport in _TRANSPORTS and type(control) in _CONTROLS
 
 
 def settings_of(
@@ -98,7 +98,7 @@ def settings_of(
     """Return the settings of streams.
 
     Args:
-        transport: The transport.
+        transport: The transport; in_c() holds for it.
         window: Limit of outstanding packets.
         payload: Bytes of payload in a full packet.
         recovery: Timers and thresholds.
