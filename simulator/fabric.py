@@ -76,6 +76,7 @@ class Fabric:
         make_network: Builds the network, with the arguments of VirtualNetwork.
         priorities: Whether links have a queue for each priority.
         payload: The most payload of a packet between hosts, in bytes.
+        loopback: Seconds that a packet takes through the loopback port of a switch; None: switches have none.
 
     Attributes:
         usable: The part of the topology that planning uses.
@@ -95,6 +96,7 @@ class Fabric:
         make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
         priorities: bool = False,
         payload: int = PAYLOAD,
+        loopback: float | None = None,
     ) -> None:
         self.topology = topology
         self.jobs: list[Job] = []
@@ -122,6 +124,7 @@ class Fabric:
             longest_frame=HEADERS + max(_LARGEST_DATAGRAM, HEADER_BYTES + payload),
             observer=observer,
             priorities=priorities,
+            loopback=loopback,
         )
 
     def start(
@@ -673,6 +676,7 @@ class Cluster(Fabric):
             make_network=make_network,
             priorities=spec.priorities,
             payload=spec.payload,
+            loopback=spec.loopback,
         )
         self.spec = spec
         self._job = self.start(

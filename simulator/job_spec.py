@@ -95,9 +95,10 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec(JobSpec):
-    """Description of a job and of a network with only this job; `priorities` as in Fabric."""
+    """Description of a job and of a network with only this job; `priorities` and `loopback` as in Fabric."""
 
     topology: Topology
     host: HostModel = DEFAULT_HOST
     seed: int = 0
     priorities: bool = False
+    loopback: float | None = None

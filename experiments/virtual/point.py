@@ -273,6 +273,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         elastic=bool(settings.faults) and settings.min_workers is not None,
         priority=settings.priority,
         priorities=settings.prioritized,
+        loopback=settings.loopback,
     )
 
 

@@ -56,6 +56,7 @@ _INDEX = (
 PAPERS = [
     *(f"fanin run paper:{name}" for name in ("switchml", "klenk", "atp", "go-back-n", "hedera", "dctcp")),
     *("fanin run paper:megatron", "fanin run paper:llama-3"),
+    *("fanin run paper:canary", "fanin run paper:canary-fat-tree"),
     *("fanin run paper:irn --results irn", "fanin run paper:irn-roce --results roce"),
 ]
 _PAPER = "up to a minute and a half; tests/experiments/test_papers.py runs points of each"
