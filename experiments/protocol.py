@@ -31,6 +31,7 @@ _RUN = 64
 SPARSE_BLOCK = 256  # elements of a vector that are 0 together, for the key `sparsity`
 
 _SLAB = 1 << 13  # elements
+_LONGEST_LOOP = 1.0  # seconds
 
 PROGRAM_FILE, PYTHON_FILE, PAGE = "program.p4", "protocol.py", "README.md"
 _REQUIRED = ("participant", "packet", "error_bound")
@@ -39,6 +40,7 @@ _OPTIONAL = (
         "program",
         "server",
         "shares_slots",
+        "loopback",
         "exact",
         "exact_for",
         "exact_of_calls",
@@ -131,6 +133,24 @@ class Protocol:
     def shares_slots(self) -> bool:
         """Return whether all jobs use the same slots; otherwise each has its own."""
         return "shares_slots" in self._functions and bool(self._functions["shares_slots"]())
+
+    def loopback(self, world: str) -> float | None:
+        """Return how long a packet takes through a loopback port, in seconds; None if switches need none.
+
+        Args:
+            world: "virtual" or "live".
+
+        Raises:
+            PythonFileError: If the protocol does not return a positive number.
+        """
+        if "loopback" not in self._functions:
+            return None
+        made = self._functions["loopback"](world)
+        if not isinstance(made, float) or not 0 < made <= _LONGEST_LOOP:
+            raise PythonFileError(
+                f"{self.file}: loopback() returns {made!r}, must return seconds above 0 and up to {_LONGEST_LOOP:g}"
+            )
+        return made
 
     def planner(self, paths: PathChoice = "ecmp") -> Planner:
         """Return the functions that plan the entries of switches; fanin's own replace missing ones."""

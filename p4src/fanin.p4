@@ -66,6 +66,9 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
 
 control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Loss() loss_out;
+#ifdef FANIN_LEAVING_P4
+    Leaving() leaving;
+#endif
 
     counter(PORTS, CounterType.packets_and_bytes) port_out;
 
@@ -94,6 +97,9 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
     }
 
     apply {
+#ifdef FANIN_LEAVING_P4
+        leaving.apply(hdr, meta, standard_metadata);
+#endif
         if (meta.aggregated == 1) {
             if (standard_metadata.egress_rid != 0) {
                 meta.member = standard_metadata.egress_rid;

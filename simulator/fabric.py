@@ -94,6 +94,7 @@ class Fabric:
         priorities: Whether links have a queue for each priority.
         payload: The most payload of a packet between hosts, in bytes.
         reconfiguration: Seconds in which the switch sets up a circuit, if it is an optical one (hosts/circuits.py).
+        loopback: Seconds that a packet takes through the loopback port of a switch; None: switches have none.
 
     Attributes:
         circuits: The circuits of the switch; None if it switches packets.
@@ -115,6 +116,7 @@ class Fabric:
         priorities: bool = False,
         payload: int = PAYLOAD,
         reconfiguration: float | None = None,
+        loopback: float | None = None,
     ) -> None:
         self.topology = topology
         self.circuits = None if reconfiguration is None else Circuits(reconfiguration)
@@ -145,6 +147,7 @@ class Fabric:
             longest_frame=HEADERS + max(_LARGEST_DATAGRAM, HEADER_BYTES + payload),
             observer=observer,
             priorities=priorities,
+            loopback=loopback,
         )
 
     def start(
@@ -707,6 +710,7 @@ class Cluster(Fabric):
             priorities=spec.priorities,
             payload=spec.payload,
             reconfiguration=spec.reconfiguration,
+            loopback=spec.loopback,
         )
         self.spec = spec
         self._job = self.start(

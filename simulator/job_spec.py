@@ -97,10 +97,14 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec(JobSpec):
-    """Description of a job and of a network with only this job; `priorities` and `reconfiguration` as in Fabric."""
+    """Description of a job and of a network with only this job.
+
+    Attributes: see Fabric for `priorities`, `reconfiguration` and `loopback`.
+    """
 
     topology: Topology
     host: HostModel = DEFAULT_HOST
     seed: int = 0
     priorities: bool = False
     reconfiguration: float | None = None
+    loopback: float | None = None

@@ -130,16 +130,25 @@ class Links:
         models: Link model of each direction.
         from_host: Whether a host sends at the near end of each direction. Its queue has no limit and no watchdog.
         seed: Seed of the faults.
+        loops: Delays of the loopback ports, in seconds.
 
     Attributes:
-        table: The struct `link` of each direction, LINK [links].
+        memory: The struct `link` of each direction, then of each loopback port, LINK [links + loopback ports].
+        table: The part of it without loopback ports, LINK [links].
         counts: Views of the counts in it.
     """
 
     def __init__(
-        self, rates: Sequence[int | None], models: Sequence[LinkModel], from_host: Sequence[bool], seed: int
+        self,
+        rates: Sequence[int | None],
+        models: Sequence[LinkModel],
+        from_host: Sequence[bool],
+        seed: int,
+        loops: Sequence[float] = (),
     ) -> None:
-        self.table = table = np.zeros(len(models), LINK)
+        self.memory = np.zeros(len(models) + len(loops), LINK)
+        self.memory["delay"][len(models) :] = [round(delay * SECOND) for delay in loops]
+        self.table = table = self.memory[: len(models)]
         self.counts = LinkCounts(*(table[name] for name in COUNTS))
         # A byte's time in units of 2^-20 ps: rates that do not divide 8e12 are exact to a millionth.
         table["byte_time"] = [0 if rate is None else round(8 * SECOND * 2**20 / rate) for rate in rates]
@@ -185,7 +194,7 @@ class Links:
     @property
     def lookahead(self) -> int:
         """Return the least number of picoseconds before anything sent now arrives."""
-        return int(self.table["delay"].min())
+        return int(self.memory["delay"].min())
 
     def cut(self, links: Sequence[int], begin: int, end: int) -> None:
         """Lose everything on these links between two times. A link can have one such period at a time."""

@@ -40,7 +40,7 @@ from fanin.simulator.deadlock import DeadlockError, Waiting, describe
 from fanin.simulator.hosts.processor import Processor
 from fanin.simulator.links import PRIORITIES, Links, Packets, Transit
 from fanin.simulator.units import NEVER, SECOND, not_before
-from fanin.topologies.model import Topology
+from fanin.topologies.model import LOOPBACK_IN, LOOPBACK_OUT, Topology
 
 _LOOK = SECOND // 1000  # how often links are checked for deadlocks
 _CACHE_LINE = 64
@@ -114,6 +114,8 @@ class VirtualNetwork:
         longest_frame: Bytes of the longest frame.
         observer: Called with everything that arrives, in order.
         priorities: Whether the ports of hosts and switches have a queue for each IPv4 precedence.
+        loopback: Seconds after which what a switch sends to its port LOOPBACK_OUT comes back by its port LOOPBACK_IN.
+            Nothing is lost or counted there. None: switches have no such ports.
 
     Attributes:
         now: The end of the last window, in picoseconds.
@@ -135,6 +137,7 @@ class VirtualNetwork:
         longest_frame: int = LONGEST_FRAME,
         observer: Observer | None = None,
         priorities: bool = False,
+        loopback: float | None = None,
     ) -> None:
         self.topology = topology
         self.now = 0
@@ -158,13 +161,13 @@ class VirtualNetwork:
         self._callbacks: list[CallbackProgram] = []  # those among the programs, which note errors
         self._in_c: list[ctypes.Structure | None] = [None] * len(topology.hosts)  # kept from being freed
         self._stalls: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        self._open(round(host.coalescing * SECOND), seed, priorities)
+        self._open(round(host.coalescing * SECOND), seed, priorities, loopback)
         for name, program in switches.items():
             self.replace_switch(name, program)
         for name, station in stations.items():
             self._set_station(self._host_index[name], station)
 
-    def _open(self, coalescing: int, seed: int, priorities: bool) -> None:
+    def _open(self, coalescing: int, seed: int, priorities: bool, loopback: float | None) -> None:
         """Make the links and the loop."""
         topology, switches = self.topology, len(self._programs)
         nodes = self._switch_index | {name: switches + i for name, i in self._host_index.items()}
@@ -172,15 +175,19 @@ class VirtualNetwork:
         models = [link.properties for link in topology.links for _ in range(2)]
         rates = [link.rate_bits_per_second for link in topology.links for _ in range(2)]
         self.link_ends = [(near.node, far.node) for near, far in ends]
-        self.links = Links(rates, models, [near.port == 0 for near, _ in ends], seed)
-        table = self.links.table
-        table["far_node"] = [nodes[far.node] for _, far in ends]
-        table["far_port"] = [far.port for _, far in ends]
+        looped = [] if loopback is None else [switch.name for switch in topology.switches]
+        self.links = Links(
+            rates, models, [near.port == 0 for near, _ in ends], seed, [loopback or 0.0] * len(looped)
+        )
+        table = self.links.memory
+        table["far_node"] = [nodes[name] for name in (*(far.node for _, far in ends), *looped)]
+        table["far_port"] = [*(far.port for _, far in ends), *[LOOPBACK_IN] * len(looped)]
+        leaving = [(near.node, near.port) for near, _ in ends] + [(name, LOOPBACK_OUT) for name in looped]
         # The link that leaves a node at a port, or -1. The last column is -1 for all nodes.
-        shape = len(nodes), 2 + max((near.port for near, _ in ends), default=0)
+        shape = len(nodes), 2 + max((port for _, port in leaving), default=0)
         link_at = np.full(shape, -1, np.int32)
-        for i, (near, _) in enumerate(ends):
-            link_at[nodes[near.node], near.port] = i
+        for i, (name, port) in enumerate(leaving):
+            link_at[nodes[name], port] = i
         self._priorities = PRIORITIES if priorities else int(any(model.pause for model in models))
         self._window = self.links.lookahead
         self._wakes = np.full(len(self._stations), NEVER)
@@ -188,7 +195,7 @@ class VirtualNetwork:
         self._c = library()
         self._loop = self._c.loop_open(
             *(switches, len(self._stations), shape[1], link_at.ctypes.data),
-            *(self._width, table.ctypes.data, len(table), self._priorities),
+            *(self._width, table.ctypes.data, len(ends), self._priorities),
             *(self._wakes.ctypes.data, self._faults.ctypes.data, self._window, coalescing),
         )
         if not self._loop:
@@ -424,7 +431,8 @@ class VirtualNetwork:
         seen = np.frombuffer(ctypes.string_at(events.value, count * EVENT.itemsize), EVENT)
         packets = self._room(np.zeros, count)
         self._c.loop_read(self._loop, events, count, *_addresses(packets), self._width)
-        observer(Transit(seen["link"].astype(np.int64), seen["time"], np.arange(count)), packets)
+        arrived = Transit(seen["link"].astype(np.int64), seen["time"], np.arange(count))
+        observer(arrived.take(arrived.links < len(self.link_ends)), packets)
 
     def _room(self, make: Callable[..., NDArray[np.uint8]], count: int) -> Packets:
         return Packets(make((count, self._width), np.uint8), np.empty(count, np.int64))

@@ -21,9 +21,9 @@ from fanin.testbed.preloaded import Process, start
 from fanin.testbed.running import RunningHost, RunningSwitch
 from fanin.testbed.shaping import shape
 from fanin.testbed.switch_processes import SwitchLauncher, SwitchProcess
-from fanin.topologies.emulation import emulated_links, for_switch
+from fanin.topologies.emulation import EmulatedLink, emulated_links, for_switch
 from fanin.topologies.errors import NetworkError
-from fanin.topologies.model import Host, Link, Topology
+from fanin.topologies.model import LOOPBACK_IN, LOOPBACK_OUT, Host, Link, Topology
 
 _ETH_P_ALL, _SOL_PACKET, _PACKET_IGNORE_OUTGOING = 3, 263, 23  # linux/if_ether.h, socket.h, if_packet.h
 _logger = logging.getLogger(__name__)
@@ -41,6 +41,8 @@ class MininetNetwork:
         logs: Folder of the switches' output.
         captures: Folder for captures of all switch ports (capture.py), or None.
         awaited: Called with a text on what the start waits for.
+        loopback: Seconds after which what a switch sends to its port LOOPBACK_OUT comes back by its port LOOPBACK_IN;
+            None: switches have no such ports.
 
     Attributes:
         patience: Factor by which time limits are stretched on this machine, once the network is up.
@@ -58,6 +60,7 @@ class MininetNetwork:
         logs: Path,
         captures: Path | None = None,
         awaited: Callable[[str], None] = lambda _: None,
+        loopback: float | None = None,
     ) -> None:
         if not sandbox.inside():
             raise NetworkError(
@@ -67,6 +70,7 @@ class MininetNetwork:
         self.patience = 1.0
         self._awaited = awaited
         self._launcher = launcher
+        self._loopback = loopback
         self._logs = logs
         self._capture = None if captures is None else Capture(topology, captures)
         self.superframes = False
@@ -226,6 +230,10 @@ class MininetNetwork:
             self._mininet.addHost(host.name, ip=None)
         for switch in topology.switches:
             interfaces, links = topology.interfaces(switch.name), emulated_links(topology, switch.name)
+            if self._loopback is not None:
+                out, back = _loopback_interfaces(switch.name)
+                interfaces = {**interfaces, LOOPBACK_OUT: out, LOOPBACK_IN: back}
+                links.append(EmulatedLink(LOOPBACK_OUT, switch.name, "egress", {"delay": self._loopback}))
             command = self._launcher.command(switch, interfaces, links)
             process = SwitchProcess(switch, command, self._logs / f"{switch.name}.log")
             self._switches.append(process)
@@ -238,7 +246,7 @@ class MininetNetwork:
     def _configure(self) -> None:
         topology = self.topology
         of_switches = [(link, s.name) for s in topology.switches for link in topology.links_of(s.name)]
-        scripts = [(["sh", "-e"], "\n".join(self._set_up(of_switches)))]
+        scripts = [(["sh", "-e"], "\n".join([*self._set_up(of_switches), *self._loopback_script()]))]
         for host in topology.hosts:
             into = ["mnexec", "-a", str(self._mininet[host.name].pid), "sh", "-e"]
             scripts.append((into, "\n".join(self._host_script(host))))
@@ -249,9 +257,17 @@ class MininetNetwork:
 
     def _deletions(self) -> Iterable[str]:
         """Yield the lines of `ip -batch` that remove all links, each by its end in the namespace of the switches."""
-        for link in self.topology.links:
-            if Path("/sys/class/net", link.b.interface).exists():
-                yield f"link delete {link.b.interface}"
+        of_links = [link.b.interface for link in self.topology.links]
+        for interface in (*of_links, *(_loopback_interfaces(one.name)[0] for one in self.topology.switches)):
+            if Path("/sys/class/net", interface).exists():
+                yield f"link delete {interface}"
+
+    def _loopback_script(self) -> Iterable[str]:
+        """Yield the shell lines that make the loopback ports of all switches."""
+        for switch in self.topology.switches if self._loopback is not None else ():
+            out, back = _loopback_interfaces(switch.name)
+            yield f"ip link add {out} type veth peer name {back}"
+            yield from (f"ip link set {interface} multicast off up" for interface in (out, back))
 
     def _host_script(self, host: Host) -> Iterable[str]:
         (link,) = self.topology.links_of(host.name)
@@ -318,6 +334,11 @@ def _run(scripts: Sequence[tuple[Sequence[str], str]]) -> None:
             if process.wait() != 0:
                 errors.seek(0)
                 raise NetworkError(errors.read().strip() or f"{process.args!r} failed: {process.returncode}")
+
+
+def _loopback_interfaces(switch: str) -> tuple[str, str]:
+    """Return the two ends of a switch's loopback port: where packets leave, and where they come back."""
+    return f"{switch}-out", f"{switch}-in"
 
 
 def _has_carrier(interface: str) -> bool:

@@ -14,6 +14,8 @@ from fanin.topologies.link import PLAIN, LinkProperties
 
 FIRST_GRPC_PORT = 9559  # P4Runtime's, assigned by IANA
 LAST_PORT = 254  # 255 is the CPU port, 511 the drop port
+# The loopback port of a switch, where a protocol needs one: where packets leave for it, and where they come back.
+LOOPBACK_OUT, LOOPBACK_IN = LAST_PORT, LAST_PORT - 1
 SLOWEST, FASTEST = 10_000, 2 * 10**13  # bits/s; a GPU has 1.8 TB/s of NVLink
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=10)]

@@ -38,7 +38,12 @@ class SoakFabric(Fabric):
     """
 
     def __init__(
-        self, scenario: Scenario, switch: Engine, observer: Observer | None, planner: Planner
+        self,
+        scenario: Scenario,
+        switch: Engine,
+        observer: Observer | None,
+        planner: Planner,
+        loopback: float | None = None,
     ) -> None:
         self.hosts: dict[str, SoakHost] = {}
         self.servers: dict[str, SoakServer] = {}
@@ -63,6 +68,7 @@ class SoakFabric(Fabric):
             priorities=scenario.prioritized,
             numbers=scenario.numbers,
             planner=planner,
+            loopback=loopback,
         )
 
     @property

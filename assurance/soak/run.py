@@ -66,7 +66,13 @@ def run_scenario(
         protocol: The protocol of jobs in the network, which survives the scenario's faults; None: ours.
     """
     protocol = protocol or protocol_of(OURS)
-    fabric = SoakFabric(scenario, switch, observer, planner or protocol.planner(scenario.paths))
+    fabric = SoakFabric(
+        scenario,
+        switch,
+        observer,
+        planner or protocol.planner(scenario.paths),
+        protocol.loopback("virtual"),
+    )
     for outage in scenario.outages:
         link = scenario.topology.links[outage.link % len(scenario.topology.links)]
         fabric.network.cut(link.a.node, link.b.node, outage.begin, outage.begin + outage.seconds)

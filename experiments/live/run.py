@@ -91,7 +91,7 @@ def run_live(
     launcher = target(points[0].switch).launcher
     with (
         tempfile.TemporaryDirectory(prefix="run-", dir=scratch()) as name,
-        MininetNetwork(points[0].network, launcher, logs, captures, awaited) as network,
+        MininetNetwork(points[0].network, launcher, logs, captures, awaited, points[0].loopback) as network,
     ):
 
         async def run_all() -> list[Measured]:

@@ -205,6 +205,13 @@ class Settings(Table):
             description="in-network: slots of a switch, if the protocol's jobs share them; default: all",
         ),
     ] = None
+    loopback_delay: Annotated[
+        Annotated[Seconds, Field(gt=0, le=1)] | None,
+        Field(
+            description="in-network: time for which switches hold a chunk, in protocols with loopback ports; default: "
+            "the protocol's"
+        ),
+    ] = None
     window_per: Annotated[
         WindowScope,
         Field(description="between hosts over UDP: a window for each connection or for each host"),
@@ -335,6 +342,12 @@ class Settings(Table):
     def shared_slots(self) -> int | None:
         """Return how many slots all jobs share; None if each has its own."""
         return (self.slots or SLOTS) if self.implementation.shares_slots else None
+
+    @property
+    def loopback(self) -> float | None:
+        """Return how long packets take through the loopback ports of switches, in seconds; None if there are none."""
+        found = self.implementation.loopback(self.world)
+        return found and (self.loopback_delay or found)
 
     @property
     def bystanders(self) -> tuple[str, ...]:
@@ -496,6 +509,8 @@ class Settings(Table):
                 changes |= {"protocol": OURS, "slots": None}
         if not self.implementation.shares_slots:
             changes |= {"slots": None}
+        if self.implementation.loopback(self.world) is None:
+            changes |= {"loopback_delay": None}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
         if self.storage is not None:
@@ -724,6 +739,11 @@ class Settings(Table):
             yield "checksums: without them, corruption changes sums; leave it out, or set links.corruption = 0"
         if self.switch == "bmv2" and emulated:
             yield f"links.{emulated[0]}: BMv2 emulates no links; set switch = 'embedded', or leave it out"
+        if self.switch == "bmv2" and self.loopback is not None:
+            yield (
+                f"protocol: {self.implementation.name} needs a loopback port with a delay, and BMv2 delays no packets; "
+                "set switch = 'embedded'"
+            )
 
 
 def table_in(annotation: Any) -> type[BaseModel] | None:

@@ -51,6 +51,7 @@ def make_fabric(settings: Settings, switch: Engine) -> Fabric:
         planner=settings.implementation.planner(settings.paths),
         priorities=settings.prioritized,
         payload=settings.payload,
+        loopback=settings.loopback,
     )
 
 

@@ -287,6 +287,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         priorities=settings.prioritized,
         shares_card=settings.storage is not None,
         reconfiguration=settings.topology.reconfiguration,
+        loopback=settings.loopback,
     )
 
 

@@ -26,7 +26,7 @@ from fanin.simulator.flows import PORT_WITH_A_JOB
 from fanin.simulator.links import Packets, Transit
 from fanin.simulator.network import SwitchProgram
 from fanin.simulator.units import SECOND
-from fanin.topologies.model import Topology
+from fanin.topologies.model import LOOPBACK_IN, Topology
 from fanin.workers.host_based.transport import DATA, HEADER, HEADER_BYTES
 from fanin.workers.wire import HEADER as AGGREGATION_HEADER
 from fanin.workers.wire import HEADERS, UDP_PORTS, UPDATE, VERSION_SHIFT
@@ -332,7 +332,8 @@ class _RecordedSwitch:
     def process(self, port: int, packet: bytes, now: int) -> Iterable[tuple[int, bytes]]:
         """Process a packet; see PythonProgram."""
         left = self._engine.process(port, packet, now)
-        self._recorder.processed(self._name, packet[:_BYTES])
+        if port != LOOPBACK_IN:  # nobody observes what comes back from there
+            self._recorder.processed(self._name, packet[:_BYTES])
         return left
 
 

@@ -282,7 +282,7 @@ static bool next_packet(void *context, uint8_t *buffer, struct arrival *arrival)
     if (l->next < l->last)
         expect_row(&l->rows, l->next->row);
     l->now = event->time;
-    l->came_by = event->link;
+    l->came_by = event->link < l->link_count ? event->link : NOBODY; /* pauses do not concern loopback ports */
     *arrival = (struct arrival){(uint64_t)(event->time / MICROSECOND), (uint32_t)l->links[event->link].far_port,
                                 l->rows.lengths[event->row]};
     memcpy(buffer, row_bytes(&l->rows, event->row), arrival->length);
@@ -307,6 +307,10 @@ static void send_from_switch(void *context, uint32_t port, uint8_t *packet, uint
     if (!add_row(l, length, &row))
         return;
     memcpy(row_bytes(&l->rows, row), packet, length);
+    if ((uint32_t)link >= l->link_count) { /* the loopback port */
+        schedule(l, (struct event){l->now + l->links[link].delay, (uint32_t)link, row});
+        return;
+    }
     send_packet(l, (uint32_t)link, l->now, row, l->came_by);
 }
 

@@ -181,7 +181,7 @@ struct program {
 
 struct loop {
     struct rows rows;
-    struct link *links; /* Python's memory */
+    struct link *links; /* Python's memory; behind `link_count` there are those of loopback ports */
     struct calendar calendar;
     struct program *programs;
     struct host *hosts;

@@ -56,6 +56,7 @@ _INDEX = (
 PAPERS = [
     *(f"fanin run paper:{name}" for name in ("switchml", "klenk", "atp", "go-back-n", "hedera", "dctcp")),
     *("fanin run paper:megatron", "fanin run paper:llama-3"),
+    *("fanin run paper:canary", "fanin run paper:canary-fat-tree"),
     *("fanin run paper:irn --results irn", "fanin run paper:irn-roce --results roce"),
     "fanin compare irn roce --across queue_bytes,xoff_bytes,xon_bytes,"
     "initial_rto,min_rto,traffic_window,traffic_transport",

@@ -32,6 +32,17 @@ def two_medians(rows: Sequence[Row]) -> str:
     return f"{median(network)} | {median(ring)} | {ratio:.2f}"
 
 
+def medians(rows: Sequence[Row]) -> str:
+    """Return the median times of rows in one cell."""
+    return ", ".join(map(median, rows))
+
+
+def saving(rows: Sequence[Row]) -> str:
+    """Return by how much the second row's median time is less than the first one's."""
+    slow, fast = (row["median_seconds"] for row in rows)
+    return f"{100 * (1 - fast / slow):.0f} %"
+
+
 def steps(rows: Sequence[Row]) -> str:
     """Return the cells of each row's mean step."""
     return " | ".join(f"{1e3 * row['step_seconds']:.2f}" for row in rows)
@@ -55,6 +66,11 @@ CASES: dict[str, tuple[Sequence[str], Cells]] = {
     "go-back-n": (
         ["loss=0", "seed=1"],
         lambda rows: "| 0 | " + " | ".join(f"{median(row, 2)} ms" for row in rows) + " |",
+    ),
+    "canary": (["seed=1"], lambda rows: f"| 1 | {median(rows[0])} | {median(rows[1])} | {saving(rows)} |"),
+    "canary-fat-tree": (
+        ["protocol=canary"],
+        lambda rows: f"| Canary | 0.559, 0.560, 0.559 | {medians(rows)} |",
     ),
     "hedera": (["seed=1"], lambda rows: f"| 1 | {flows(rows)}"),
     "irn": (["seed=0"], lambda rows: f"| 0 | {1e6 * rows[0]['traffic_mean_seconds']:.1f} µs |"),

@@ -202,7 +202,12 @@ def up(
         with (
             messages.status("starting the network") as status,
             MininetNetwork(
-                wanted, on.launcher, logs, pcap, lambda who: status.update(f"waiting for {who}")
+                wanted,
+                on.launcher,
+                logs,
+                pcap,
+                lambda who: status.update(f"waiting for {who}"),
+                chosen.loopback("live"),
             ) as network,
         ):
             status.stop()
