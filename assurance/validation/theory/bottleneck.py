@@ -23,7 +23,7 @@ _HOST = HostModel(coalescing=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """How a link was used over some time.
+    """The use of a link over some time.
 
     Attributes:
         share: Share of the time in which it was sending.

@@ -137,7 +137,7 @@ def fluid(senders: int, parameters: DcqcnParameters, probability: float) -> Used
 
 
 def _any(share: float, packets: float) -> float:
-    """Return the probability that at least one of so many packets is marked."""
+    """Return the probability that at least one of this many packets is marked."""
     return 1.0 if share >= 1 else -expm1(packets * log1p(-share))
 
 

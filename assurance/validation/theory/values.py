@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fanin.assurance.validation.theory.dcqcn import dcqcn
+from fanin.assurance.validation.theory.dctcp import dctcp
 from fanin.assurance.validation.theory.derived import Derived
 from fanin.p4switch.engine.engine import Engine
 
@@ -16,3 +17,4 @@ def values(switch: Engine) -> Iterator[Derived]:
         UnfinishedError: Flows did not end when they should.
     """
     yield from dcqcn(switch)
+    yield from dctcp(switch)

@@ -62,7 +62,7 @@ struct sender {
     double timer_began;
     double smoothed, variation, rto; /* `smoothed` is NaN before the first measurement */
     double size, share, ssthresh;    /* DCTCP */
-    int64_t acknowledged, marked, epoch_end, epoch_acknowledged, epoch_marked;
+    int64_t acknowledged, marked, reduced, epoch_end, epoch_acknowledged, epoch_marked;
     int64_t *lost, *missing, *sent_after; /* selective repeat: `window` each */
     bool *there;
     int64_t lost_count, missing_to, highest;

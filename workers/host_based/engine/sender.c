@@ -27,7 +27,8 @@ static void control_acknowledged(const struct state *s, struct sender *out, int6
     int64_t base = out->base;
     if (w->control != DCTCP)
         return;
-    if (marked > out->marked) {
+    bool congested = marked > out->marked;
+    if (congested) {
         out->marked = marked;
         out->ssthresh = fmin(out->ssthresh, out->size);
     }
@@ -35,20 +36,22 @@ static void control_acknowledged(const struct state *s, struct sender *out, int6
     if (slow_start)
         increase(s, out, fmin((double)(base - out->acknowledged), out->ssthresh - out->size));
     out->acknowledged = base;
-    if (base < least(out->epoch_end, out->next))
-        return;
+    bool ended = base >= least(out->epoch_end, out->next);
     int64_t marks = out->marked - out->epoch_marked;
-    double share = fmin((double)marks / (double)most_of(base - out->epoch_acknowledged, 1), 1.0);
-    out->share += w->gain * (share - out->share);
-    if (marks) {
+    if (ended) {
+        double share = fmin((double)marks / (double)most_of(base - out->epoch_acknowledged, 1), 1.0);
+        out->share += w->gain * (share - out->share);
+        out->epoch_end = out->next;
+        out->epoch_acknowledged = base;
+        out->epoch_marked = out->marked;
+    }
+    if (congested && base > least(out->reduced, out->next - 1)) {
         out->size = fmax(out->size * (1 - out->share / 2), (double)w->least);
         out->ssthresh = out->size;
+        out->reduced = out->next;
     }
-    if (!(slow_start || (marks && !w->always)))
+    if (ended && !(slow_start || (marks && !w->always)))
         increase(s, out, 1);
-    out->epoch_end = out->next;
-    out->epoch_acknowledged = base;
-    out->epoch_marked = out->marked;
 }
 
 /* -- the stream ------------------------------------------------------------------------------------------------------ */
