@@ -19,6 +19,23 @@ PACKET_BYTES = 1112  # a full packet on a link, including all headers and the ga
 _WINDOW = 4096  # packets; only congestion control limits what is in flight
 _RECOVERY = Recovery(initial_rto=1.0, min_rto=1.0, granularity=1e-6)  # nothing is lost
 _HOST = HostModel(coalescing=0.0)
+_LIMIT = 3.0  # s
+
+
+def incast(topology: Topology, size: int, switch: Engine) -> Fabric:
+    """Return the network after all hosts but the first have sent it `size` bytes at once, as fast as they can.
+
+    Raises:
+        UnfinishedError: Not all arrived within a second.
+    """
+    receiver, *senders = (host.name for host in topology.ranked_hosts)
+    fabric = Fabric(topology, switch, host=_HOST)
+    specs = [FlowSpec(source=host, destination=receiver, size=size) for host in senders]
+    control = Congestion(control="none").control_of
+    flows = Flows(fabric, specs, window=_WINDOW, recovery=_RECOVERY, congestion_control=control)
+    if not flows.run(_LIMIT):
+        raise UnfinishedError(f"{len(flows.completed)} of {len(specs)} flows arrived in {_LIMIT:g} s")
+    return fabric
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ from fanin.assurance.validation.theory import dcqcn as dcqcn_models
 from fanin.assurance.validation.theory.dcqcn import dcqcn
 from fanin.assurance.validation.theory.dctcp import dctcp
 from fanin.assurance.validation.theory.derived import Derived
+from fanin.assurance.validation.theory.pauses import pauses
 from fanin.p4switch.engine.engine import Engine
 from tests.sizes import sized
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "explanation" / "validation.md"
-THEORIES = (dcqcn, dctcp)
+THEORIES = (dcqcn, dctcp, pauses)
 
 
 @pytest.mark.few(1)
