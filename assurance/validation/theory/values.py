@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fanin.assurance.validation.theory.dcqcn import dcqcn
 from fanin.assurance.validation.theory.dctcp import dctcp
 from fanin.assurance.validation.theory.derived import Derived
+from fanin.assurance.validation.theory.paths import paths
 from fanin.assurance.validation.theory.pauses import pauses
 from fanin.p4switch.engine.engine import Engine
 
@@ -20,3 +21,4 @@ def values(switch: Engine) -> Iterator[Derived]:
     yield from dcqcn(switch)
     yield from dctcp(switch)
     yield from pauses(switch)
+    yield from paths(switch)

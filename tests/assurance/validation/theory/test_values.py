@@ -13,12 +13,13 @@ from fanin.assurance.validation.theory import dcqcn as dcqcn_models
 from fanin.assurance.validation.theory.dcqcn import dcqcn
 from fanin.assurance.validation.theory.dctcp import dctcp
 from fanin.assurance.validation.theory.derived import Derived
+from fanin.assurance.validation.theory.paths import expected_maximum, paths
 from fanin.assurance.validation.theory.pauses import pauses
 from fanin.p4switch.engine.engine import Engine
 from tests.sizes import sized
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "explanation" / "validation.md"
-THEORIES = (dcqcn, dctcp, pauses)
+THEORIES = (dcqcn, dctcp, pauses, paths)
 
 
 @pytest.mark.few(1)
@@ -51,3 +52,9 @@ def test_senders_whose_packets_are_never_marked_keep_the_rate_of_their_links() -
     assert marked.share < 0.9
     forgetful = replace(parameters, initial_alpha=0.0, gain=1e-9)
     assert dcqcn_models.one_by_one(2, forgetful, threshold=1.0).share == 1.0
+
+
+def test_the_fullest_of_two_bins_has_one_and_a_half_of_two_balls() -> None:
+    assert expected_maximum(2, 2) == pytest.approx(1.5)
+    assert expected_maximum(1, 5) == pytest.approx(1.0)
+    assert expected_maximum(5, 1) == pytest.approx(5.0)
