@@ -1,8 +1,7 @@
 """The choice among paths of equal cost: hashes of flows against balls that fall into bins, and adaptive routing.
 
-With n flows and m paths, a uniform hash has a chi-square of m - 1 on average, uses m (1 - (1 - 1/m)^n) paths (the
-birthday problem), and the busiest path carries the largest of n balls in m bins. Adaptive routing should load all paths
-alike.
+Take n flows and m paths. A uniform hash has a chi-square of m - 1 on average, and uses m (1 - (1 - 1/m)^n) paths (the
+birthday problem). The busiest path carries the largest of n balls in m bins. Adaptive routing should load all alike.
 """
 
 from __future__ import annotations
