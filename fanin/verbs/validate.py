@@ -67,23 +67,24 @@ def validate(
     chosen = [point for point in POINTS if not workers or len(point.live.members) in workers]
 
     table = new_table(
-        ["network"],
-        *("workers", "loss", "live", "virtual", "by", "formula", "packets", "bytes", ""),
+        ["algorithm", "network"],
+        *("Mb/s", "kB", "loss", "live", "virtual", "by", "formula", "packets", ""),
     )
 
     def show(one: WorldComparison) -> None:
         settings, live, virtual = one.point.live, one.live, one.virtual
         assert virtual.closed_form_seconds is not None
         table.add_row(
+            settings.algorithm,
             settings.network.name.removeprefix("leaf-spine-"),
-            str(len(settings.members)),
+            f"{(settings.network.slowest_rate or 0) / 1e6:.0f}",
+            f"{4 * (settings.elements or 0) / 1e3:,.0f}",
             value_text("loss", settings.links.loss) if settings.links.loss else "",
             f"{live.median * 1e3:.1f}",
             f"{virtual.median * 1e3:.1f}",
             f"{one.deviation:+.1%}",
             f"{virtual.closed_form_seconds * 1e3:.1f}",
             _compared(live.packets_per_worker, virtual.packets_per_worker),
-            _compared(live.wire_bytes_per_worker, virtual.wire_bytes_per_worker),
             "" if one.agrees else "DIFFER",
         )
         progress.advance()
@@ -102,8 +103,8 @@ def validate(
         print_table(table)
         say(
             "Network: spines x leaves x hosts per leaf. Milliseconds of one all-reduce; the\n"
-            "formula assumes no loss. Packets and bytes sent and received by a worker; if\n"
-            "they differ, the deviation of virtual from live."
+            "formula assumes no loss. Packets that a worker sent and received; if they\n"
+            "differ, the deviation of virtual from live."
         )
     if not all(one.agrees for one in found):
         raise failure("validate", "live and virtual times differ at some points")
