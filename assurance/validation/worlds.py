@@ -79,7 +79,7 @@ def point(
 
 POINTS = (
     *(point(0, 1, 2), point(0, 1, 4), point(1, 2, 2), point(0, 1, 8), point(2, 2, 4)),
-    *(point(0, 1, 2, loss=0.01), point(1, 2, 2, loss=0.001), point(1, 2, 2, loss=0.01)),
+    *(point(0, 1, 2, loss=0.01), point(1, 2, 2, loss=0.001), point(1, 2, 2, loss=0.01, repetitions=20)),
     *(point(0, 1, 4, elements=50_000), point(0, 1, 4, elements=800_000, repetitions=3)),
     point(1, 2, 2, elements=500_000, rate=FASTER),
     *(point(2, 2, 2, algorithm="ring"), point(0, 1, 4, algorithm="ring"), point(1, 2, 2, algorithm="ring")),
