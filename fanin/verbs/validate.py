@@ -1,4 +1,4 @@
-"""`fanin validate`: virtual time compared with a live network, analytical models, a simulator, or papers."""
+"""`fanin validate`: virtual time compared with a live network, analytical models, theory, a simulator, or papers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 def validate(
     tier: Annotated[
-        Literal["live", "closed-form", "simulators", "papers"],
-        typer.Option(help="Reference: a live network, models fitted at other sizes, htsim, or papers"),
+        Literal["live", "closed-form", "theory", "simulators", "papers"],
+        typer.Option(
+            help="Reference: a live network, models fitted at other sizes, theory of mechanisms, htsim, or papers"
+        ),
     ] = "live",
     workers: Annotated[
         list[int], typer.Option(metavar="N", help="Only points with this many workers; may be repeated")
@@ -41,7 +43,8 @@ def validate(
     if tier != "live":
         if workers:
             raise failure("validate", "--workers: works only with --tier live; leave it out", 2)
-        {"closed-form": _closed_form, "simulators": _simulators, "papers": _papers}[tier](results, as_json)
+        tiers = {"closed-form": _closed_form, "theory": _theory, "simulators": _simulators, "papers": _papers}
+        tiers[tier](results, as_json)
         return
     with failing("validate", SandboxError):
         enter()
@@ -64,23 +67,24 @@ def validate(
     chosen = [point for point in POINTS if not workers or len(point.live.members) in workers]
 
     table = new_table(
-        ["network"],
-        *("workers", "loss", "live", "virtual", "by", "formula", "packets", "bytes", ""),
+        ["algorithm", "network"],
+        *("Mb/s", "kB", "loss", "live", "virtual", "by", "formula", "packets", ""),
     )
 
     def show(one: WorldComparison) -> None:
         settings, live, virtual = one.point.live, one.live, one.virtual
         assert virtual.closed_form_seconds is not None
         table.add_row(
+            settings.algorithm,
             settings.network.name.removeprefix("leaf-spine-"),
-            str(len(settings.members)),
+            f"{(settings.network.slowest_rate or 0) / 1e6:.0f}",
+            f"{4 * (settings.elements or 0) / 1e3:,.0f}",
             value_text("loss", settings.links.loss) if settings.links.loss else "",
             f"{live.median * 1e3:.1f}",
             f"{virtual.median * 1e3:.1f}",
             f"{one.deviation:+.1%}",
             f"{virtual.closed_form_seconds * 1e3:.1f}",
             _compared(live.packets_per_worker, virtual.packets_per_worker),
-            _compared(live.wire_bytes_per_worker, virtual.wire_bytes_per_worker),
             "" if one.agrees else "DIFFER",
         )
         progress.advance()
@@ -99,8 +103,8 @@ def validate(
         print_table(table)
         say(
             "Network: spines x leaves x hosts per leaf. Milliseconds of one all-reduce; the\n"
-            "formula assumes no loss. Packets and bytes sent and received by a worker; if\n"
-            "they differ, the deviation of virtual from live."
+            "formula assumes no loss. Packets that a worker sent and received; if they\n"
+            "differ, the deviation of virtual from live."
         )
     if not all(one.agrees for one in found):
         raise failure("validate", "live and virtual times differ at some points")
@@ -135,6 +139,38 @@ def _closed_form(results: Path, as_json: bool) -> None:
         say("Microseconds of one all-reduce with eight workers on one switch and links of\n100 Gb/s.")
     if not all(one.agrees for one in found if one.held_out):
         raise failure("validate", f"held-out sizes are not predicted within {TOLERANCE:.0%}")
+
+
+def _theory(results: Path, as_json: bool) -> None:
+    """Compare congestion control, pauses and paths with what theory derives."""
+    from fanin.assurance.validation.theory.derived import write
+    from fanin.assurance.validation.theory.values import values
+    from fanin.controller.requirements import PROGRAM
+    from fanin.experiments.scenario.compilers import compile_program
+    from fanin.experiments.virtual.outcome import UnfinishedError
+    from fanin.p4compiler import CompileError
+    from fanin.p4switch.engine.engine import Engine
+    from fanin.progress import Steps
+    from fanin.table import new_table, print_records, print_table
+
+    found = []
+    with (
+        failing("validate", CompileError, UnfinishedError, KeyboardInterrupt),
+        Steps("values", None, shown=not as_json) as progress,
+    ):
+        for one in values(Engine.load(compile_program(PROGRAM, "embedded").device_config)):
+            found.append(one)
+            progress.advance()
+    write(found, results)
+    if as_json:
+        print_records(one.columns for one in found)
+    else:
+        table = new_table(["value"], "theory", "virtual", "by", "must be")
+        for one in found:
+            table.add_row(*one.cells)
+        print_table(table)
+    if apart := [one.what for one in found if not one.agrees]:
+        raise failure("validate", f"differs from theory: {'; '.join(apart)}")
 
 
 def _simulators(results: Path, as_json: bool) -> None:

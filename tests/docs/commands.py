@@ -115,6 +115,7 @@ EXEMPT = {
     "--load nothing,loop,bound-loop,cache-walk": _BESIDE,
     "fanin bench virtual --most 8 --htsim csg-htsim/sim/datacenter/htsim_eqds": _HTSIM,
     "fanin validate --tier papers": _A_MINUTE,
+    "fanin validate --tier theory": _A_MINUTE,
     **dict.fromkeys(PAPERS, _PAPER),
     "fanin validate --tier simulators": _TWO_MINUTES,
     "fanin soak --live --seeds 200": "an hour; tests/assurance/soak/test_live.py runs three seeds, or all of them",

@@ -98,7 +98,11 @@ class DctcpParameters:
 
 
 class Dctcp(_Unpaced):
-    """DCTCP: the window follows the share of marked packets. It changes once a window, or when the sender goes back."""
+    """DCTCP: the window follows the share of marked packets.
+
+    The first mark shrinks the window at once. Marks on packets that were outstanding then do not shrink it again. Alpha
+    is updated, and the window grows, once a window, or when the sender goes back.
+    """
 
     def __init__(self, window: int, parameters: DctcpParameters = DctcpParameters()) -> None:
         self.parameters = parameters
@@ -108,6 +112,7 @@ class Dctcp(_Unpaced):
         self._ssthresh: float = parameters.ssthresh or window
         self._acknowledged = self._marked = 0
         self._epoch = (0, 0, 0)  # its end, and packets acknowledged and marked when it began
+        self._reduced = 0  # packets below were sent before the window was last reduced
 
     @property
     def window(self) -> int:
@@ -117,7 +122,8 @@ class Dctcp(_Unpaced):
     def acknowledged(self, base: int, end: int, marked: int, now: float) -> None:  # noqa: ARG002
         """See CongestionControl."""
         window, parameters = self._window, self.parameters
-        if marked > self._marked:
+        congested = marked > self._marked
+        if congested:
             self._marked = marked
             self._ssthresh = min(self._ssthresh, window.size)
         slow_start = window.size < self._ssthresh
@@ -125,16 +131,17 @@ class Dctcp(_Unpaced):
             window.increase(min(base - self._acknowledged, self._ssthresh - window.size))
         self._acknowledged = base
         epoch_end, acknowledged_then, marked_then = self._epoch
-        if base < min(epoch_end, end):  # if the sender has gone back, later packets were discarded
-            return
+        ended = base >= min(epoch_end, end)  # if the sender has gone back, later packets were discarded
         marks = self._marked - marked_then
-        window.estimate(base - acknowledged_then, marks, parameters.gain)
-        if marks:
+        if ended:
+            window.estimate(base - acknowledged_then, marks, parameters.gain)
+            self._epoch = (end, base, self._marked)
+        if congested and base > min(self._reduced, end - 1):
             window.decrease()
             self._ssthresh = window.size
-        if not (slow_start or (marks and parameters.increase == "unmarked")):
+            self._reduced = end
+        if ended and not (slow_start or (marks and parameters.increase == "unmarked")):
             window.increase(1)
-        self._epoch = (end, base, self._marked)
 
 
 class Reno(_Unpaced):

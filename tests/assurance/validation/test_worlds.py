@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fanin.assurance.validation.worlds import RATE, WorldComparison, point, write
+from fanin.assurance.validation.worlds import POINTS, RATE, WorldComparison, point, write
 from fanin.experiments.results.files import read_rows
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.virtual.point import run_virtual
@@ -37,8 +37,8 @@ def comparison(virtual: Measured, loss: float = 0.0) -> WorldComparison:
     return WorldComparison(point(0, 1, 2, loss), LIVE, virtual)
 
 
-@pytest.mark.parametrize(("seconds", "agrees"), [(1.0, True), (0.91, True), (1.09, True), (0.89, False)])
-def test_times_agree_within_a_tenth(seconds: float, agrees: bool) -> None:
+@pytest.mark.parametrize(("seconds", "agrees"), [(1.0, True), (0.96, True), (1.04, True), (0.94, False)])
+def test_times_agree_within_a_twentieth(seconds: float, agrees: bool) -> None:
     assert comparison(replace(LIVE, seconds=(seconds,))).agrees == agrees
 
 
@@ -48,9 +48,11 @@ def test_packets_and_bytes_agree_exactly_unless_some_are_lost(more: dict[str, fl
     assert comparison(replace(LIVE, **more), loss=0.01).agrees
 
 
-@pytest.mark.parametrize(("seconds", "agrees"), [(1.14, True), (0.84, False)])
-def test_times_with_loss_may_differ_a_little_more(seconds: float, agrees: bool) -> None:
-    assert comparison(replace(LIVE, seconds=(seconds,)), loss=0.01).agrees == agrees
+def test_between_hosts_packets_may_differ_and_times_may_not() -> None:
+    ring = point(0, 1, 4, algorithm="ring")
+    more = replace(LIVE, packets_per_worker=2100.0)
+    assert WorldComparison(ring, LIVE, more).agrees
+    assert not WorldComparison(ring, LIVE, replace(more, seconds=(1.06,))).agrees
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.01])
@@ -60,6 +62,11 @@ def test_both_worlds_have_the_same_work_and_timers(loss: float) -> None:
         assert getattr(one.live, name) == getattr(one.virtual, name)
     assert one.live.links.loss == one.virtual.links.loss == loss
     assert one.virtual.network.links[0].properties.loss == loss  # live it is the program's
+
+
+def test_twenty_points_are_compared() -> None:
+    assert len(POINTS) == 20
+    assert len({str(one.live) for one in POINTS}) == 20
 
 
 def test_virtual_time_is_that_of_the_closed_form(switch: Engine) -> None:
@@ -92,6 +99,8 @@ def test_the_summary_keeps_its_keys_and_both_worlds_have_rows(tmp_path: Path) ->
     (found,) = json.loads((tmp_path / "summary.json").read_text())["points"]
     sides = (
         "topology",
+        "algorithm",
+        "rate",
         "workers",
         "loss",
         "elements",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fanin.assurance.validation.worlds import TOLERANCE, TOLERANCE_WITH_LOSS
+from fanin.assurance.validation.worlds import TOLERANCE
 from fanin.experiments.results.files import read_rows
 from tests.fanin.conftest import Fanin
 
@@ -32,7 +32,7 @@ def test_two_workers_do_the_same_in_both_worlds_and_times_that_differ_are_told(
     assert lossy["live"]["retransmissions"] > 0
     assert [one["agrees"] for one in (lossless, lossy)] == [
         abs(lossless["deviation"]) <= TOLERANCE,
-        abs(lossy["deviation"]) <= TOLERANCE_WITH_LOSS,
+        abs(lossy["deviation"]) <= TOLERANCE,
     ]
     differing = 2 - lossless["agrees"] - lossy["agrees"]
     assert done.stdout.count("DIFFER") == differing

@@ -188,6 +188,20 @@ def test_dctcp_may_add_a_packet_after_rounds_with_marks_too() -> None:
     assert rounds(Dctcp(64, parameters), 64, 33) == [33, 17]
 
 
+def test_dctcp_shrinks_its_window_once_for_all_packets_that_were_outstanding_at_the_first_mark() -> None:
+    """RFC 3168, section 6.1.2, which RFC 8257 follows: marks on packets sent before a cut lead to no other."""
+    control = Dctcp(64, DctcpParameters(initial_alpha=0.5))
+    control.acknowledged(40, 104, 0, 0.0)
+    control.acknowledged(70, 134, 1, 0.0)
+    once = control.window
+    assert 46 <= once <= 50
+    for marks, base in enumerate(range(71, 135), start=2):
+        control.acknowledged(base, max(134, base + once), marks, 0.0)
+        assert control.window == once
+    control.acknowledged(136, 136 + once, 66, 0.0)
+    assert control.window < 0.9 * once
+
+
 @pytest.mark.parametrize(("least", "window", "left"), [(1, 64, 1), (2, 64, 2), (7, 64, 7), (2, 1, 1)])
 def test_dctcp_keeps_its_min_window_which_is_no_more_than_its_window(
     least: int, window: int, left: int

@@ -36,7 +36,8 @@ static void grow(const struct settings *settings, struct dctcp *d, double packet
 static void dctcp_acknowledged(const struct settings *settings, struct control *c, int64_t base, int64_t end, int64_t marked)
 {
     struct dctcp *d = &c->dctcp;
-    if (marked > c->marked) {
+    bool congested = marked > c->marked;
+    if (congested) {
         c->marked = marked;
         d->ssthresh = fmin(d->ssthresh, d->size);
     }
@@ -44,20 +45,22 @@ static void dctcp_acknowledged(const struct settings *settings, struct control *
     if (slow_start)
         grow(settings, d, fmin((double)(base - d->acknowledged), d->ssthresh - d->size));
     d->acknowledged = base;
-    if (base < least(d->epoch_end, end))
-        return;
+    bool ended = base >= least(d->epoch_end, end);
     int64_t marks = c->marked - d->epoch_marked;
-    double share = fmin((double)marks / (double)most_of(base - d->epoch_acknowledged, 1), 1.0);
-    d->share += settings->gain * (share - d->share);
-    if (marks) {
+    if (ended) {
+        double share = fmin((double)marks / (double)most_of(base - d->epoch_acknowledged, 1), 1.0);
+        d->share += settings->gain * (share - d->share);
+        d->epoch_end = end;
+        d->epoch_acknowledged = base;
+        d->epoch_marked = c->marked;
+    }
+    if (congested && base > least(d->reduced, end - 1)) {
         d->size = fmax(d->size * (1 - d->share / 2), (double)settings->least);
         d->ssthresh = d->size;
+        d->reduced = end;
     }
-    if (!(slow_start || (marks && !settings->always)))
+    if (ended && !(slow_start || (marks && !settings->always)))
         grow(settings, d, 1);
-    d->epoch_end = end;
-    d->epoch_acknowledged = base;
-    d->epoch_marked = c->marked;
 }
 
 /* -- DCQCN: the effects of its timers are computed on the next call, before anything else --------------------------- */

@@ -29,7 +29,7 @@ struct settings {
 
 struct dctcp {
     double size, share, ssthresh;
-    int64_t acknowledged, epoch_end, epoch_acknowledged, epoch_marked;
+    int64_t acknowledged, reduced, epoch_end, epoch_acknowledged, epoch_marked;
 };
 
 struct dcqcn {

@@ -36,7 +36,9 @@ def test_a_ring_over_a_narrow_uplink_is_marked_and_slows_down_as_its_control_say
         assert found["link_ecn_marks"] > 0
         seconds[control] = found["median_seconds"]
     assert len(set(seconds.values())) == 5
-    assert min(seconds.values()) == seconds["none"]
+    # A shorter queue may save a little time as well.
+    assert min(seconds.values()) > 0.99 * seconds["none"]
+    assert seconds["dctcp"] < seconds["dcqcn-paper"]
 
 
 def test_a_row_has_the_parameters_in_effect_those_of_the_preset_and_those_given(switch: Engine) -> None:
