@@ -66,6 +66,9 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
 
 control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Loss() loss_out;
+#ifdef FANIN_WITHOUT_VALUES
+    Size() size;
+#endif
 
     counter(PORTS, CounterType.packets_and_bytes) port_out;
 
@@ -98,6 +101,9 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
             if (standard_metadata.egress_rid != 0) {
                 meta.member = standard_metadata.egress_rid;
             }
+#ifdef FANIN_WITHOUT_VALUES
+            size.apply(hdr, meta);
+#endif
             receivers.apply();
             if (meta.checksummed == 0) {
                 hdr.udp.checksum = 0; // even where the update came with one
