@@ -11,7 +11,11 @@
 #include "values.p4"
 
 #define FANIN_WITHOUT_VALUES // packets may leave without values
+#define SET_LENGTH(udp_length) \
+    hdr.udp.length = udp_length; \
+    hdr.ipv4.total_length = udp_length + IPV4_LENGTH;
 #define LEAVE_VALUES_OUT \
+    SET_LENGTH(UDP_LENGTH_WITHOUT_VALUES) \
     hdr.values_0.setInvalid(); \
     hdr.values_1.setInvalid(); \
     hdr.values_2.setInvalid(); \
@@ -21,21 +25,17 @@
 #define ZERO_2(i) hdr.values_2.v##i = 0;
 #define ZERO_3(i) hdr.values_3.v##i = 0;
 
-// In egress: those who gave get an acknowledgement instead of the result, and a packet's lengths follow its values.
-control Size(inout headers_t hdr, inout metadata_t meta) {
+// In egress: those who gave get an acknowledgement, which is the result cut off before its values.
+control Acknowledge(inout headers_t hdr, inout metadata_t meta) {
+    action acknowledge() {
+        hdr.switchml.msg_type = MSG_ACKNOWLEDGEMENT;
+        SET_LENGTH(UDP_LENGTH_WITHOUT_VALUES)
+        truncate(ETHERNET_LENGTH + IPV4_LENGTH + UDP_LENGTH_WITHOUT_VALUES);
+    }
     apply {
         if (meta.givers != 0 && ((meta.givers >> (bit<8>)(meta.member - 1)) & 1) == 1) {
-            hdr.switchml.msg_type = MSG_ACKNOWLEDGEMENT;
-            LEAVE_VALUES_OUT
+            acknowledge();
         }
-        if (!hdr.values_0.isValid()) {
-            hdr.udp.length = UDP_LENGTH_WITHOUT_VALUES;
-        } else if (!hdr.values_1.isValid()) {
-            hdr.udp.length = UDP_LENGTH_64;
-        } else {
-            hdr.udp.length = UDP_LENGTH_256;
-        }
-        hdr.ipv4.total_length = hdr.udp.length + IPV4_LENGTH;
     }
 }
 
@@ -195,16 +195,18 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     }
     // The packet gets values, to be loaded or written, if it came without.
     action make_room_64() {
+        SET_LENGTH(UDP_LENGTH_64)
         hdr.values_0.setValid();
     }
     action make_room_256() {
+        SET_LENGTH(UDP_LENGTH_256)
         hdr.values_0.setValid();
         hdr.values_1.setValid();
         hdr.values_2.setValid();
         hdr.values_3.setValid();
     }
     action fill_with_zeros_64() {
-        hdr.values_0.setValid();
+        make_room_64();
         REPEAT_64(ZERO_0)
     }
     action fill_with_zeros_256() {

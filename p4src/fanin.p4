@@ -67,7 +67,7 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
 control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Loss() loss_out;
 #ifdef FANIN_WITHOUT_VALUES
-    Size() size;
+    Acknowledge() acknowledge;
 #endif
 
     counter(PORTS, CounterType.packets_and_bytes) port_out;
@@ -102,7 +102,7 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
                 meta.member = standard_metadata.egress_rid;
             }
 #ifdef FANIN_WITHOUT_VALUES
-            size.apply(hdr, meta);
+            acknowledge.apply(hdr, meta);
 #endif
             receivers.apply();
             if (meta.checksummed == 0) {

@@ -63,6 +63,7 @@ header udp_t {
     bit<16> checksum;
 }
 
+#define ETHERNET_LENGTH 14
 #define IPV4_LENGTH 20 // without options
 
 // UDP ports 0xBEE0 to 0xBEEF, and the lengths of a datagram with its header.

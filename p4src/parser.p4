@@ -62,9 +62,9 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
 #define VALUE_3(i) , hdr.values_3.v##i
 #define FIELDS_64 UDP_FIELDS REPEAT_64(VALUE_0)
 #define FIELDS_256 FIELDS_64 REPEAT_64(VALUE_1) REPEAT_64(VALUE_2) REPEAT_64(VALUE_3)
-#define WITHOUT_VALUES (hdr.call.isValid() && !hdr.values_0.isValid())
-#define HAS_64 (hdr.values_0.isValid() && !hdr.values_1.isValid())
-#define HAS_256 (hdr.values_1.isValid())
+#define WITHOUT_VALUES (hdr.call.isValid() && hdr.udp.length == UDP_LENGTH_WITHOUT_VALUES)
+#define HAS_64 (hdr.values_0.isValid() && hdr.udp.length == UDP_LENGTH_64)
+#define HAS_256 (hdr.values_1.isValid() && hdr.udp.length == UDP_LENGTH_256)
 
 // The sum of all that was sent, checksum included, is 0; so it is also where the checksum is sent as 0xFFFF in place
 // of 0, which would say that there is none.

@@ -130,7 +130,10 @@ class TestBelowTheRoot:
         switch.send(one, take(64))
         assert switch.send(two, give(block(2))) == [(PARENT_PORT, Message(block(2), size=SIZES[64]))]
         assert switch.send(one, take(64)) == [(PARENT_PORT, Message(block(2), size=SIZES[64]))]  # sent again
-        assert sent(switch.send_from_parent(result(block(9)))) == {1: result(block(9)), 2: acknowledgement(64)}
+        assert sent(switch.send_from_parent(result(block(9)))) == {
+            1: result(block(9)),
+            2: acknowledgement(64),
+        }
 
     def test_registers_that_are_lost_meanwhile_lose_no_sum(self, switch: SwitchUnderTest) -> None:
         one, two = leaf(switch)
@@ -138,7 +141,10 @@ class TestBelowTheRoot:
         switch.send(two, take(64))
         switch.lose_registers()
         switch.send(one, give(block(1)))
-        assert sent(switch.send_from_parent(result(block(9)))) == {1: acknowledgement(64), 2: result(block(9))}
+        assert sent(switch.send_from_parent(result(block(9)))) == {
+            1: acknowledgement(64),
+            2: result(block(9)),
+        }
         assert switch.send(two, take(64)) == [(2, result(block(9)))]
 
     def test_nobody_gets_the_sum_from_a_switch_that_does_not_have_it(self, switch: SwitchUnderTest) -> None:
