@@ -240,7 +240,9 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             } else if (hdr.switchml.chunk < job_first_chunk || hdr.switchml.chunk > job_last_chunk) {
                 meta.reason = REASON_BAD_CHUNK;
             } else if (hdr.switchml.msg_type == MSG_TAKE || hdr.switchml.msg_type == MSG_ACKNOWLEDGEMENT) {
-                if (hdr.udp.length != UDP_LENGTH_WITHOUT_VALUES || hdr.switchml.size[0:0] == 0) {
+                // What follows a packet without values would follow the values that it gets.
+                if (hdr.udp.length != UDP_LENGTH_WITHOUT_VALUES || hdr.switchml.size[0:0] == 0 ||
+                    standard_metadata.packet_length > SHORTEST_FRAME) {
                     meta.reason = REASON_BAD_SIZE;
                 }
             } else if (!(hdr.udp.length == UDP_LENGTH_64 &&

@@ -64,6 +64,7 @@ header udp_t {
 }
 
 #define ETHERNET_LENGTH 14
+#define SHORTEST_FRAME 60 // shorter ones are padded
 #define IPV4_LENGTH 20 // without options
 
 // UDP ports 0xBEE0 to 0xBEEF, and the lengths of a datagram with its header.

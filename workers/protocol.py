@@ -164,6 +164,8 @@ class Worker:
             `unsummed`).
         on_saturation: "raise" lets finish() raise SaturationError, after which the lease can still be used. "count"
             only counts.
+        growth: Bytes by which a switch can lengthen a packet, which limits those of gathers and scatters. None: enough
+            for all.
         deterministic: Whether a sum depends on nothing but its vectors. If not, the exponents of earlier ones scale it
             (scaling.py), which saves a round trip.
         engine: Makes the engine that processes packets. The default is the fastest available.
@@ -177,6 +179,7 @@ class Worker:
         non_finite: Literal["raise", "propagate"] = "raise",
         on_saturation: Literal["raise", "count"] = "raise",
         deterministic: bool = False,
+        growth: int | None = None,
         engine: Callable[[State], Engine] = fastest,
     ) -> None:
         self.lease = lease
@@ -186,6 +189,7 @@ class Worker:
         self._propagate = non_finite == "propagate"
         self._on_saturation = on_saturation
         self._expects = not deterministic
+        self._growth = growth
 
         self._tensor: Tensor | None = None
         # By length, call, bits and partition; only tensors that expect exponents.
@@ -335,11 +339,20 @@ class Worker:
             call,
             number,
             workers=lease.workers,
-            values=lease.block(bits),
+            values=lease.block(bits) if partition is None else self.exchange_block * 32 // bits,
             window=lease.window,
             expects=self._expects,
             partition=partition,
         )
+
+    @property
+    def exchange_block(self) -> int:
+        """Return how many words of 32 bits are a block of a gather or scatter.
+
+        A switch answers a packet without values with one that has them: it may have to lengthen the packet.
+        """
+        most = self.lease.block(32)
+        return most if self._growth is None or 4 * most <= self._growth else min(wire.SIZES)
 
     @property
     def finished(self) -> bool:

@@ -79,6 +79,7 @@ class InNetworkConfig:
             whole block in which some worker has such a number.
         on_saturation: See protocol.Worker.
         deterministic: See protocol.Worker.
+        growth: See protocol.Worker.
 
     Raises:
         ValueError: If the port is not one of the switch's, or `segments` is out of range.
@@ -94,6 +95,7 @@ class InNetworkConfig:
     non_finite: Literal["raise", "propagate"] = "raise"
     on_saturation: Literal["raise", "count"] = "raise"
     deterministic: bool = False
+    growth: int | None = None
 
     def __post_init__(self) -> None:
         if self.remote[1] not in wire.UDP_PORTS:
@@ -397,6 +399,8 @@ class SocketWorker(Protocol):
     def unsummed(self) -> NDArray[np.int64]: ...  # noqa: D102
     @property
     def summed(self) -> NDArray[np.bool_]: ...  # noqa: D102
+    @property
+    def exchange_block(self) -> int: ...  # noqa: D102
     def checked(self, x: NDArray[np.float32], out: NDArray[np.float32] | None) -> Buffers: ...  # noqa: D102
     def repeat(self, socket: UdpSocket, buffers: Buffers, call: str) -> int: ...  # noqa: D102
     def begin(  # noqa: D102
@@ -434,6 +438,7 @@ class InNetworkAllReduce(Closing):
             non_finite=config.non_finite,
             on_saturation=config.on_saturation,
             deterministic=config.deterministic,
+            growth=config.growth,
         )
         self.socket = UdpSocket(
             config.local,
@@ -486,8 +491,8 @@ class InNetworkAllReduce(Closing):
 
     @property
     def block(self) -> int:
-        """Return how many numbers of 32 bits travel in a packet."""
-        return self.config.lease.block(32)
+        """Return how many words of 32 bits are a block of exchange_in_network()."""
+        return self.worker.exchange_block
 
     def exchange_in_network(self, buffers: Buffers, partition: Partition, call: str) -> None:
         """Gather or scatter flat arrays that have been checked.

@@ -176,6 +176,14 @@ class TestRefused:
         assert switch.send(one, message) == []
         assert switch.drops() == {"BAD_SIZE": 1}
 
+    def test_bytes_behind_a_packet_without_values(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        padded, longer = (one.frame(take(64)) + bytes(count) for count in (4, 5))
+        switch.engine.process(one.port, longer)
+        assert switch.drops() == {"BAD_SIZE": 1}
+        switch.engine.process(one.port, padded)  # as Ethernet does
+        assert len(switch.send(two, give(block(1)))) == 2
+
     def test_an_acknowledgement_from_a_child(self, switch: SwitchUnderTest) -> None:
         one, _ = switch.join(2)
         assert switch.send(one, acknowledgement(64)) == []

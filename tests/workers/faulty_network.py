@@ -49,6 +49,7 @@ class Network:
         non_finite: Literal["raise", "propagate"] = "raise",
         switch: type[ModelSwitch] = ModelSwitch,
         engine: Callable[[State], Engine] = NumpyEngine,
+        growth: int | None = None,
     ) -> None:
         self.faults = faults
         self.random = random.Random(seed)
@@ -69,6 +70,7 @@ class Network:
                 recovery,
                 non_finite=non_finite,
                 engine=engine,
+                growth=growth,
             )
             for rank in range(count)
         ]

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fanin.experiments.scenario.targets import BMV2_GROWTH
 from fanin.workers import wire
 from fanin.workers.collective import StallError
 from fanin.workers.engines import native
@@ -23,8 +24,10 @@ from fanin.workers.engines.reference import NumpyEngine
 from fanin.workers.protocol import MismatchError
 from fanin.workers.tensor import Partition
 from tests.sizes import sized
+from tests.workers import model_switch
 from tests.workers.engines.test_native import memory
 from tests.workers.faulty_network import RECOVERY, ExactSums, Faults, Network
+from tests.workers.model_switch import Packet
 from tests.workers.vectors import FAULTS, RACKS, gradients
 
 VALUES = 64  # in a packet
@@ -178,6 +181,36 @@ class TestTraffic:
         for sent, received in self.bytes_of("scatter"):
             assert 0.75 < sent - exponents < 0.78
             assert 0.25 < received - exponents < 0.28
+
+
+class TestRoomInSwitches:
+    """A packet without values gets some in a switch; BMv2 ends if it grows by more than it has room for."""
+
+    @pytest.mark.parametrize("engine", [NumpyEngine, NativeEngine])
+    @pytest.mark.parametrize("values", list(wire.SIZES))
+    @pytest.mark.parametrize("operation", ["gather", "scatter"])
+    def test_no_packet_grows_by_more(
+        self, operation: Operation, values: int, engine: Callable[[State], Engine]
+    ) -> None:
+        network = Network(
+            [2, 1], window=4, values=values, engine=engine, growth=BMV2_GROWTH, faults=Faults(loss=0.1)
+        )
+        bits = 32 if operation == "gather" else wire.BITS[values]
+        block = network.workers[0].exchange_block * 32 // bits
+        owners = partitions(operation, [5], 3)
+        inputs = gradients(3, owners[-1].end * block, 1)
+        expected = ExactSums(block, 4).next(inputs)
+        if operation == "gather":
+            parts = zip(inputs, owners, strict=True)
+            expected = np.concatenate([x[each.first * block : each.end * block] for x, each in parts])
+        for result, own in zip(network.all_reduce(inputs, partitions=owners), owners, strict=True):
+            part = slice(own.first * block, own.end * block)
+            seen = slice(None) if operation == "gather" else part
+            assert result[seen].tobytes() == expected[seen].tobytes()
+        sizes = [Packet.decode(sent).size for sent in network.sent if sent[0] >> 4 == wire.TAKE]
+        assert sizes
+        for count, of_bits in {model_switch.VALUES[size] for size in sizes}:
+            assert count * of_bits // 8 <= BMV2_GROWTH
 
 
 class TestDisagreement:

@@ -81,12 +81,12 @@ SHARE_STRUCT(work,
              FIELD(congestion) FIELD(gate)
              FIELD(rtt) FIELD(timers) FIELD(progress) FIELD(totals)
              FIELD(initial_rto) FIELD(min_rto) FIELD(max_rto) FIELD(granularity) FIELD(give_up)
-             FIELD(lease) FIELD(window) FIELD(first_slot) FIELD(words) FIELD(workers) FIELD(earliest_chunk)
+             FIELD(lease) FIELD(window) FIELD(first_slot) FIELD(workers) FIELD(earliest_chunk)
              FIELD(last_chunk)
              FIELD(x_tail) FIELD(out_tail) FIELD(e0) FIELD(e1) FIELD(factors) FIELD(accepted) FIELD(missed)
              FIELD(x) FIELD(out) FIELD(copy) FIELD(expected) FIELD(agreement)
-             FIELD(delayed) FIELD(values) FIELD(bits) FIELD(call) FIELD(operation) FIELD(first) FIELD(end)
-             FIELD(whole_blocks) FIELD(rest) FIELD(blocks) FIELD(lead)
+             FIELD(delayed) FIELD(values) FIELD(bits) FIELD(words) FIELD(call) FIELD(operation) FIELD(first)
+             FIELD(end) FIELD(whole_blocks) FIELD(rest) FIELD(blocks) FIELD(lead)
              FIELD(undecided) FIELD(missed_count) FIELD(ready_count))
 
 static uint16_t load16(const uint8_t *from)
@@ -422,6 +422,7 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     w->delayed = t->delayed;
     w->values = t->values;
     w->bits = t->bits;
+    w->words = t->values * t->bits / 32;
     w->operation = t->operation;
     w->first = t->first;
     w->end = t->end;
@@ -461,8 +462,9 @@ struct batch pack(struct work *w, const int64_t *chunks, int64_t count, double n
 {
     bool bare = is_bare(w, chunks[0]), alike = w->operation == ALL_REDUCE;
     int type = type_of(w, chunks[0]);
-    struct batch batch = {.kept_in = bare ? LEADING : type == TAKE ? BARE : CARRYING};
-    batch.size = HEADER + (type == TAKE ? 0 : 4 * words_of(w, chunks[0]));
+    int64_t words = words_of(w, chunks[0]);
+    struct batch batch = {.kept_in = type == TAKE ? BARE : words == SMALL ? LEADING : CARRYING};
+    batch.size = HEADER + (type == TAKE ? 0 : 4 * words);
     for (int64_t i = 0; i < count; i++, batch.count++) {
         int64_t chunk = chunks[i], number = chunk + w->progress->first_chunk, place = number % w->window;
         if (!alike && (is_bare(w, chunk) != bare || type_of(w, chunk) != type))

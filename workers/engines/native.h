@@ -87,7 +87,7 @@ struct work {
     struct progress *progress;
     struct totals *totals;
     double initial_rto, min_rto, max_rto, granularity, give_up;
-    int64_t lease, window, first_slot, words, workers, earliest_chunk, last_chunk; /* words: in a packet */
+    int64_t lease, window, first_slot, workers, earliest_chunk, last_chunk;
     float *x_tail, *out_tail; /* for the last block of an all-reduce if it is not full */
     /* Memory for the largest all-reduce so far, by chunk or by block: */
     int8_t *e0;
@@ -100,7 +100,7 @@ struct work {
     float *out, *copy; /* copy: gets the sum, too, once it is complete; NULL: none */
     int8_t *expected;         /* this and the next two are the tensor's */
     const int32_t *agreement;
-    int64_t delayed, values, bits, call, operation, first, end;
+    int64_t delayed, values, bits, words, call, operation, first, end; /* words: in a packet with values */
     int64_t whole_blocks, rest, blocks, lead, undecided, missed_count;
     int64_t ready_count;
 };

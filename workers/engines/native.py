@@ -60,11 +60,14 @@ class Work(ctypes.Structure):
         *((name, _pointer) for name in ("congestion", "gate")),
         *((name, _pointer) for name in ("rtt", "timers", "progress", "totals")),
         *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity", "give_up")),
-        *((name, _int64) for name in ("lease", "window", "first_slot", "words", "workers")),
+        *((name, _int64) for name in ("lease", "window", "first_slot", "workers")),
         *((name, _int64) for name in ("earliest_chunk", "last_chunk")),
         *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "missed")),
         *((name, _pointer) for name in ("x", "out", "copy", "expected", "agreement")),
-        *((name, _int64) for name in ("delayed", "values", "bits", "call", "operation", "first", "end")),
+        *(
+            (name, _int64)
+            for name in ("delayed", "values", "bits", "words", "call", "operation", "first", "end")
+        ),
         *((name, _int64) for name in ("whole_blocks", "rest", "blocks", "lead")),
         *((name, _int64) for name in ("undecided", "missed_count", "ready_count")),
     )
@@ -221,7 +224,6 @@ class NativeEngine:
             lease=lease.id,
             window=lease.window,
             first_slot=lease.first_slot,
-            words=lease.block(32),
             workers=lease.workers,
             earliest_chunk=lease.first_chunk,
             last_chunk=lease.last_chunk,

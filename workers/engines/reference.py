@@ -104,12 +104,13 @@ class NumpyEngine:
         numbers = chunks + state.progress.first_chunk
         places = span(numbers % lease.window)
         leading = bool(chunks[0] < tensor.bare)
-        kept_in = LEADING if leading else BARE if msg_type == wire.TAKE else CARRYING
+        small = leading or tensor.values * tensor.bits == 32 * min(wire.SIZES)
+        kept_in = BARE if msg_type == wire.TAKE else LEADING if small else CARRYING
         packets = state.packets[kept_in]
         batch = packets[places]
         batch["tsi"] = numbers
         batch["pool_index"] = pool_indices = wire.pool_index(numbers, lease.first_slot, lease.window)
-        integers = wire.VALUES[packets.itemsize] if leading else tensor.values
+        integers = min(wire.SIZES) if leading else tensor.values
         batch["kind"] = wire.kind(msg_type, integers)
         self._begun.write(chunks, batch)
         if not isinstance(places, slice):
