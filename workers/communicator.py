@@ -350,8 +350,8 @@ class Communicator(Closing):
         """Copy `x` of the worker `root`, bit by bit, into `x` of all other workers.
 
         In the network: `root` sends `x`, and the switches copy it to the others. With min_workers, or several workers
-        on a host, the others send zeros, and the sum comes down by multicast: each worker sends and receives twice the
-        size of `x` (with more than 64 workers it goes round the ring: 2 (n - 1) / n times).
+        on a host, the others send zeros, and get the sum. Each worker then sends and receives twice the size of `x`;
+        with more than 64 workers it goes round the ring, and that is 2 (n - 1) / n times.
 
         Args:
             x: An array, or a list of arrays.
@@ -428,10 +428,10 @@ class Communicator(Closing):
         """Return this worker's part of the result of allreduce().
 
         The first axis is divided into `size` equal parts, by rank. Sum and mean of float32 and float16 (summed as
-        float32) are made in the network, within the bound of quantization.py: each worker sends the n - 1 parts of the
-        others, and receives the sum of its own. Other types and operations go round the ring, and so does everything
-        without a lease, with min_workers, or with several workers on a host: each worker sends and receives n - 1
-        parts. There, sums are rounded to the type at each step; integers wrap.
+        float32) are made in the network, within the bound of quantization.py. Each worker sends the n - 1 parts of the
+        others, and receives the sum of its own. Other types and operations go round the ring, where each worker sends
+        and receives n - 1 parts. So does everything without a lease, with min_workers, or with several workers on a
+        host. Sums of the ring are rounded to the type at each step; integers wrap.
 
         Args:
             x: An array whose first axis can be divided by `size`.

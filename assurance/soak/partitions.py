@@ -51,7 +51,7 @@ def _start(
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What all workers must get of a gather, bit for bit; see experiments.protocol.Expected."""
+    """The result that all workers of a gather must get, bit for bit; see experiments.protocol.Expected."""
 
     result: Vector
     chunks: int
