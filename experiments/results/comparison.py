@@ -19,6 +19,8 @@ from fanin.experiments.results.files import ResultsError
 from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.settings import KeyPath, Settings
 
+# A training's time is that of its steps, of which sums are a part.
+STEP = "step_seconds"
 MEASURES = ("median_seconds", "wire_bytes_per_worker", "retransmissions")
 ENOUGH = 3  # values that each side needs for a confidence interval
 _RESAMPLES = 10_000
@@ -58,15 +60,21 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class PointComparison:
-    """A point that is in both sets, with a row for its settings and a difference for each of MEASURES."""
+    """A point that is in both sets, with a row for its settings and a difference for each of MEASURES.
+
+    If workers compute in both, there is a difference for STEP, too.
+    """
 
     row: Row
     differences: tuple[Difference, ...]
 
     @property
     def time(self) -> Difference:
-        """Return the difference of the time of an all-reduce."""
-        return self.differences[MEASURES.index("median_seconds")]
+        """Return the difference of the time of an all-reduce, or of a step if that has grown more, beyond noise."""
+        by_column = {one.column: one for one in self.differences}
+        time, step = by_column["median_seconds"], by_column.get(STEP)
+        worse = step and step.beyond_noise and step.before and step.after / step.before > (time.ratio or 0)
+        return step if step and worse else time
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +212,9 @@ def _said(rows: Sequence[Row], name: str) -> set[object]:
 def _compare(before: Group, after: Group) -> PointComparison:
     seeds = [sorted(row["seed"] for row in rows) for rows in (before, after)]
     exact = before[0].get("world") == "virtual" and seeds[0] == seeds[1]
-    return PointComparison(after[0], tuple(_difference(column, before, after, exact) for column in MEASURES))
+    computes = all(row.get(STEP) is not None for row in (*before, *after))
+    measures = (STEP, *MEASURES) if computes else MEASURES
+    return PointComparison(after[0], tuple(_difference(column, before, after, exact) for column in measures))
 
 
 def _difference(column: str, before: Group, after: Group, exact: bool) -> Difference:
