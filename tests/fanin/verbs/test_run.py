@@ -489,16 +489,6 @@ def test_a_dry_run_says_what_is_left_and_runs_nothing(scenario: str, tmp_path: P
     )
 
 
-def test_a_dry_run_for_bmv2_where_it_is_not_installed_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("FANIN_BMV2", "/nowhere/simple_switch_grpc")
-    status, output = invoke("sweep", "scenario:small-live", "--set", "switch=bmv2", "--dry-run")
-    assert status == 1
-    assert output.startswith("fanin sweep: BMv2 is not installed: there is no command /nowhere")
-    assert "Traceback" not in output
-
-
 def test_a_rerun_gives_the_same_from_the_rows_alone(scenario: str, tmp_path: Path) -> None:
     assert invoke("run", scenario, "--set", "loss=0.05", "--results", tmp_path)[0] == 0
     first, second = read_rows(tmp_path)
