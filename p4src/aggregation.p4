@@ -10,18 +10,49 @@
 #include "reasons.p4"
 #include "values.p4"
 
+#define FANIN_WITHOUT_VALUES // packets may leave without values
+#define SET_LENGTH(udp_length) \
+    hdr.udp.length = udp_length; \
+    hdr.ipv4.total_length = udp_length + IPV4_LENGTH;
+#define LEAVE_VALUES_OUT \
+    SET_LENGTH(UDP_LENGTH_WITHOUT_VALUES) \
+    hdr.values_0.setInvalid(); \
+    hdr.values_1.setInvalid(); \
+    hdr.values_2.setInvalid(); \
+    hdr.values_3.setInvalid();
+#define ZERO_0(i) hdr.values_0.v##i = 0;
+#define ZERO_1(i) hdr.values_1.v##i = 0;
+#define ZERO_2(i) hdr.values_2.v##i = 0;
+#define ZERO_3(i) hdr.values_3.v##i = 0;
+
+// In egress: those who gave get an acknowledgement, which is the result cut off before its values.
+control Acknowledge(inout headers_t hdr, inout metadata_t meta) {
+    action acknowledge() {
+        hdr.switchml.msg_type = MSG_ACKNOWLEDGEMENT;
+        SET_LENGTH(UDP_LENGTH_WITHOUT_VALUES)
+        truncate(ETHERNET_LENGTH + IPV4_LENGTH + UDP_LENGTH_WITHOUT_VALUES);
+    }
+    apply {
+        if (meta.givers != 0 && ((meta.givers >> (bit<8>)(meta.member - 1)) & 1) == 1) {
+            acknowledge();
+        }
+    }
+}
+
 control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     // What a cell holds. A lease of 0 is never granted, so a fresh register belongs to nobody.
     @name("lease") register<bit<8>>(CELLS) lease_register;
     @name("chunk") register<bit<32>>(CELLS) chunk_register;
     @name("seen") register<bit<32>>(CELLS) seen_register;
     @name("size") register<bit<3>>(CELLS) size_register;
-    @name("done") register<bit<1>>(CELLS) done_register; // the result itself is stored, not only this switch's part
+    @name("done") register<bit<1>>(CELLS) done_register;      // the result itself is stored, not only this switch's part
     @name("saturated") register<bit<1>>(CELLS) saturated_register;
     @name("e0") register<bit<8>>(CELLS) e0_register;
     @name("not_quantizable") register<bit<1>>(CELLS) not_quantizable_register;
     @name("call") register<bit<32>>(CELLS) call_register;
     @name("congested") register<bit<1>>(CELLS) congested_register;
+    @name("givers") register<bit<32>>(CELLS) givers_register; // children that do not need the sum
+    @name("takers") register<bit<32>>(CELLS) takers_register; // children that have no values to add
     ValueBlock() block_0;
     ValueBlock() block_1;
     ValueBlock() block_2;
@@ -54,6 +85,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     bit<1> stored_not_quantizable = 0;
     bit<32> stored_call = 0;
     bit<1> stored_congested = 0;
+    bit<32> givers = 0;
+    bit<32> takers = 0;
     bit<32> overflow = 0;
     bit<2> operation = OPERATION_LOAD;
 
@@ -110,6 +143,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         not_quantizable_register.read(stored_not_quantizable, cell);
         call_register.read(stored_call, cell);
         congested_register.read(stored_congested, cell);
+        givers_register.read(givers, cell);
+        takers_register.read(takers, cell);
     }
     action write_cell() {
         lease_register.write(cell, hdr.switchml.lease);
@@ -122,6 +157,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         not_quantizable_register.write(cell, hdr.exponents.not_quantizable);
         call_register.write(cell, hdr.call.call);
         congested_register.write(cell, (bit<1>)(hdr.ipv4.dscp_ecn[1:0] == ECN_CONGESTED));
+        givers_register.write(cell, givers);
+        takers_register.write(cell, takers);
     }
 
     // What one contribution has met on its way, all workers learn: the mark goes on in the packet (RFC 3168).
@@ -137,21 +174,47 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         hdr.exponents.not_quantizable = stored_not_quantizable;
     }
 
+    // Those who gave get an acknowledgement in place of the result (egress of fanin.p4).
     action multicast_result() {
         hdr.switchml.msg_type = MSG_RESULT;
         meta.aggregated = 1;
+        meta.givers = givers;
         standard_metadata.mcast_grp = job_group;
     }
-    action serve_result() {
-        hdr.switchml.msg_type = MSG_RESULT;
+    action serve(bit<4> msg_type) {
+        hdr.switchml.msg_type = msg_type;
         meta.aggregated = 1;
         meta.member = sender;
         standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
-    action send_up() {
+    action send_up(bit<4> msg_type) {
+        hdr.switchml.msg_type = msg_type;
         meta.aggregated = 1;
         meta.member = 0;
         standard_metadata.egress_spec = job_uplink;
+    }
+    // The packet gets values, to be loaded or written, if it came without.
+    action make_room_64() {
+        SET_LENGTH(UDP_LENGTH_64)
+        hdr.values_0.setValid();
+    }
+    action make_room_256() {
+        SET_LENGTH(UDP_LENGTH_256)
+        hdr.values_0.setValid();
+        hdr.values_1.setValid();
+        hdr.values_2.setValid();
+        hdr.values_3.setValid();
+    }
+    action fill_with_zeros_64() {
+        make_room_64();
+        REPEAT_64(ZERO_0)
+    }
+    action fill_with_zeros_256() {
+        make_room_256();
+        REPEAT_64(ZERO_0)
+        REPEAT_64(ZERO_1)
+        REPEAT_64(ZERO_2)
+        REPEAT_64(ZERO_3)
     }
     // Added, but others are still missing: the packet has done its work.
     action absorb() {
@@ -167,13 +230,21 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             if (meta.checksummed == 1 && hdr.udp.checksum == 0) {
                 // The packet must not decide this: a flipped bit may turn a checksum into 0, which means "none".
                 meta.reason = REASON_NO_CHECKSUM;
-            } else if ((from_parent == 0 && hdr.switchml.msg_type != MSG_UPDATE) ||
-                (from_parent == 1 && hdr.switchml.msg_type != MSG_RESULT)) {
+            } else if ((from_parent == 0 && hdr.switchml.msg_type != MSG_UPDATE &&
+                        hdr.switchml.msg_type != MSG_GIVE && hdr.switchml.msg_type != MSG_TAKE) ||
+                       (from_parent == 1 && hdr.switchml.msg_type != MSG_RESULT &&
+                        hdr.switchml.msg_type != MSG_ACKNOWLEDGEMENT)) {
                 meta.reason = REASON_BAD_TYPE;
             } else if (slot < job_base || slot - job_base >= job_slots || slot >= SLOTS) {
                 meta.reason = REASON_BAD_SLOT;
             } else if (hdr.switchml.chunk < job_first_chunk || hdr.switchml.chunk > job_last_chunk) {
                 meta.reason = REASON_BAD_CHUNK;
+            } else if (hdr.switchml.msg_type == MSG_TAKE || hdr.switchml.msg_type == MSG_ACKNOWLEDGEMENT) {
+                // What follows a packet without values would follow the values that it gets.
+                if (hdr.udp.length != UDP_LENGTH_WITHOUT_VALUES || hdr.switchml.size[0:0] == 0 ||
+                    standard_metadata.packet_length > SHORTEST_FRAME) {
+                    meta.reason = REASON_BAD_SIZE;
+                }
             } else if (!(hdr.udp.length == UDP_LENGTH_64 &&
                          (hdr.switchml.size == SIZE_64 || hdr.switchml.size == SIZE_128_OF_16_BITS)) &&
                        !(hdr.udp.length == UDP_LENGTH_256 &&
@@ -184,6 +255,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
 
         if (meta.admitted == 1 && meta.reason == REASON_NONE) {
             bool compute = false;
+            bool make_room = false; // for values, if the packet has none
+            bool sends_up = false;
             read_cell();
 #ifdef WITHOUT_CHUNK_TAGS  // scenarios/lessons/untagged.p4: what comes for a slot is taken for the chunk that is there
             if (stored_chunk > hdr.switchml.chunk) {
@@ -202,6 +275,9 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                     operation = OPERATION_STORE;
                     done = 1;
                     compute = true;
+                    if (hdr.switchml.msg_type == MSG_ACKNOWLEDGEMENT) {
+                        givers = 0xFFFFFFFF; // the result is not here: nobody is to get what the cell holds
+                    }
                     multicast_result();
                     events.count(EVENT_RESULT_DOWN);
                 }
@@ -212,6 +288,18 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 // another holder of its id.
                 operation = OPERATION_STORE;
                 seen = sender_bit;
+                givers = 0;
+                takers = 0;
+                if (hdr.switchml.msg_type == MSG_GIVE) {
+                    givers = sender_bit;
+                } else if (hdr.switchml.msg_type == MSG_TAKE) {
+                    takers = sender_bit;
+                    if (hdr.switchml.size[1:1] == 1) {
+                        fill_with_zeros_256();
+                    } else {
+                        fill_with_zeros_64();
+                    }
+                }
                 done = 0;
                 compute = true;
                 events.count(EVENT_NEW_CHUNK);
@@ -227,18 +315,36 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 // Rule 5: a retransmission; the child missed the result. Whether its bit is seen says nothing here: a
                 // switch that has lost its registers may have the result from its parent, and not the child's part.
                 load_cell();
-                serve_result();
-                events.count(EVENT_SERVED_AGAIN);
+                if (hdr.switchml.msg_type == MSG_GIVE) {
+                    LEAVE_VALUES_OUT
+                    serve(MSG_ACKNOWLEDGEMENT);
+                    events.count(EVENT_SERVED_AGAIN);
+                } else if ((givers & sender_bit) != 0) {
+                    meta.reason = REASON_MISMATCH; // it gave before, or the result is not here
+                } else {
+                    make_room = true;
+                    serve(MSG_RESULT);
+                    events.count(EVENT_SERVED_AGAIN);
+                }
             } else if ((seen & sender_bit) == 0) {
-                // Rule 6: the same chunk, a new contribution.
-                operation = OPERATION_ADD;
+                // Rule 6: the same chunk, a new contribution. One without values changes no sum.
                 seen = seen | sender_bit;
                 compute = true;
+                if (hdr.switchml.msg_type == MSG_TAKE) {
+                    takers = takers | sender_bit;
+                    make_room = seen == job_full;
+                } else {
+                    operation = OPERATION_ADD;
+                    if (hdr.switchml.msg_type == MSG_GIVE) {
+                        givers = givers | sender_bit;
+                    }
+                }
                 events.count(EVENT_ADDED);
             } else if (job_root == 0 && seen == job_full) {
                 // Rule 7 below the root: the partial sum, or the answer to it, was lost.
                 load_cell();
-                send_up();
+                make_room = true;
+                sends_up = true;
                 events.count(EVENT_SENT_UP_AGAIN);
             } else {
                 meta.reason = REASON_DUPLICATE;
@@ -248,13 +354,22 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 if (operation != OPERATION_STORE && stored_congested == 1) {
                     keep_mark();
                 }
+                if (make_room && !hdr.values_0.isValid()) {
+                    if (hdr.switchml.size[1:1] == 1) {
+                        make_room_256();
+                    } else {
+                        make_room_64();
+                    }
+                }
                 bit<2> block_operation = operation;
                 if (operation == OPERATION_ADD && (hdr.switchml.size == SIZE_128_OF_16_BITS ||
                                                    hdr.switchml.size == SIZE_512_OF_16_BITS)) {
                     block_operation = OPERATION_ADD_16;
                 }
-                block_0.apply(hdr.values_0, block_operation, cell, overflow);
-                if (hdr.udp.length == UDP_LENGTH_256) {
+                if (hdr.values_0.isValid()) {
+                    block_0.apply(hdr.values_0, block_operation, cell, overflow);
+                }
+                if (hdr.values_1.isValid()) {
                     block_1.apply(hdr.values_1, block_operation, cell, overflow);
                     block_2.apply(hdr.values_2, block_operation, cell, overflow);
                     block_3.apply(hdr.values_3, block_operation, cell, overflow);
@@ -262,7 +377,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             }
 
             if (compute) {
-                if (operation == OPERATION_ADD) {
+                if (operation != OPERATION_STORE) {
                     if ((int<8>)stored_e0 > hdr.exponents.e0) {
                         hdr.exponents.e0 = (int<8>)stored_e0;
                     }
@@ -283,11 +398,22 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                             done = 1;
                             multicast_result();
                         } else {
-                            send_up();
+                            sends_up = true;
                         }
                     }
                 }
                 write_cell();
+            }
+            if (sends_up) {
+                // The parent treats this switch as the switch treats its children.
+                if (takers == job_full) {
+                    LEAVE_VALUES_OUT
+                    send_up(MSG_TAKE);
+                } else if (givers == job_full) {
+                    send_up(MSG_GIVE);
+                } else {
+                    send_up(MSG_UPDATE);
+                }
             }
         }
     }

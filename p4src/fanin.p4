@@ -69,6 +69,9 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
 #ifdef FANIN_LEAVING_P4
     Leaving() leaving;
 #endif
+#ifdef FANIN_WITHOUT_VALUES
+    Acknowledge() acknowledge;
+#endif
 
     counter(PORTS, CounterType.packets_and_bytes) port_out;
 
@@ -104,6 +107,9 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
             if (standard_metadata.egress_rid != 0) {
                 meta.member = standard_metadata.egress_rid;
             }
+#ifdef FANIN_WITHOUT_VALUES
+            acknowledge.apply(hdr, meta);
+#endif
             receivers.apply();
             if (meta.checksummed == 0) {
                 hdr.udp.checksum = 0; // even where the update came with one

@@ -63,13 +63,22 @@ header udp_t {
     bit<16> checksum;
 }
 
+#define ETHERNET_LENGTH 14
+#define SHORTEST_FRAME 60 // shorter ones are padded
+#define IPV4_LENGTH 20 // without options
+
 // UDP ports 0xBEE0 to 0xBEEF, and the lengths of a datagram with its header.
 #define AGGREGATION_PORTS 0xBEE0 &&& 0xFFF0
+#define UDP_LENGTH_WITHOUT_VALUES 22
 #define UDP_LENGTH_64 278
 #define UDP_LENGTH_256 1046
 
 const bit<4> MSG_UPDATE = 0; // from a worker, or from a switch to its parent
 const bit<4> MSG_RESULT = 1; // down the tree
+// In a chunk whose sum not everybody needs, or to which not everybody has something to add.
+const bit<4> MSG_GIVE = 2;            // an update whose sender does not need the sum
+const bit<4> MSG_TAKE = 3;            // an update without values, which stands for zeros
+const bit<4> MSG_ACKNOWLEDGEMENT = 4; // a result without values, for those who gave
 
 // Integers in a packet. Two of 16 bits fit into a word of 32 bits.
 const bit<3> SIZE_64 = 1;
@@ -133,6 +142,7 @@ struct metadata_t {
     bit<1> checksummed; // the lease requires a UDP checksum of it, and what leaves carries one
     bit<16> zero;       // never written: what the sum of a datagram with its checksum is compared with
     bit<16> member;     // its receiver: 0 is the parent, a child has its replication id
+    bit<32> givers;     // of a result: the children that get an acknowledgement
     bit<16> nexthop;    // the path that ECMP chose
     // Of TCP or UDP, 0 where the packet has neither: read from an invalid header they would be anything.
     bit<16> source_port;

@@ -16,10 +16,18 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
         // The ports are in the range from which Linux takes ephemeral ones: whether such a packet is an update is for
         // the admission table to say, and anything else must leave as it came.
         transition select(hdr.udp.destination_port, hdr.udp.length) {
+            (AGGREGATION_PORTS, UDP_LENGTH_WITHOUT_VALUES): without_values;
             (AGGREGATION_PORTS, UDP_LENGTH_64): values_64;
             (AGGREGATION_PORTS, UDP_LENGTH_256): values_256;
             default: accept;
         }
+    }
+
+    state without_values {
+        packet.extract(hdr.switchml);
+        packet.extract(hdr.exponents);
+        packet.extract(hdr.call);
+        transition accept;
     }
 
     state values_64 {
@@ -54,14 +62,17 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
 #define VALUE_3(i) , hdr.values_3.v##i
 #define FIELDS_64 UDP_FIELDS REPEAT_64(VALUE_0)
 #define FIELDS_256 FIELDS_64 REPEAT_64(VALUE_1) REPEAT_64(VALUE_2) REPEAT_64(VALUE_3)
-#define HAS_64 (hdr.values_0.isValid() && !hdr.values_1.isValid())
-#define HAS_256 (hdr.values_1.isValid())
+#define WITHOUT_VALUES (hdr.call.isValid() && hdr.udp.length == UDP_LENGTH_WITHOUT_VALUES)
+#define HAS_64 (hdr.values_0.isValid() && hdr.udp.length == UDP_LENGTH_64)
+#define HAS_256 (hdr.values_1.isValid() && hdr.udp.length == UDP_LENGTH_256)
 
 // The sum of all that was sent, checksum included, is 0; so it is also where the checksum is sent as 0xFFFF in place
 // of 0, which would say that there is none.
 control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
         verify_checksum(hdr.ipv4.isValid(), IPV4_FIELDS, hdr.ipv4.checksum, HashAlgorithm.csum16);
+        verify_checksum(WITHOUT_VALUES && hdr.udp.checksum != 0, { UDP_FIELDS, hdr.udp.checksum }, meta.zero,
+                        HashAlgorithm.csum16);
         verify_checksum(HAS_64 && hdr.udp.checksum != 0, { FIELDS_64, hdr.udp.checksum }, meta.zero,
                         HashAlgorithm.csum16);
         verify_checksum(HAS_256 && hdr.udp.checksum != 0, { FIELDS_256, hdr.udp.checksum }, meta.zero,
@@ -73,6 +84,8 @@ control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
 control update_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
         update_checksum(hdr.ipv4.isValid(), IPV4_FIELDS, hdr.ipv4.checksum, HashAlgorithm.csum16);
+        update_checksum(meta.checksummed == 1 && WITHOUT_VALUES, { UDP_FIELDS }, hdr.udp.checksum,
+                        HashAlgorithm.csum16);
         update_checksum(meta.checksummed == 1 && HAS_64, { FIELDS_64 }, hdr.udp.checksum, HashAlgorithm.csum16);
         update_checksum(meta.checksummed == 1 && HAS_256, { FIELDS_256 }, hdr.udp.checksum, HashAlgorithm.csum16);
         // A checksum of 0 is sent as 0xFFFF (RFC 768), which is the checksum of a zero.

@@ -54,7 +54,7 @@ from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
 from fanin.workers.job.retained_results import RetainedResult
 from fanin.workers.protocol import MakeServer, MakeWorker, Worker
-from fanin.workers.tensor import Tensor
+from fanin.workers.tensor import Partition, Tensor
 from fanin.workers.wire import HEADERS
 
 _SESSIONS = 1 << 16  # session numbers of host groups: more than there are jobs
@@ -674,8 +674,8 @@ def _keep_quiet(worker: Worker) -> None:
     """Make a worker send no agreement digits, which compare what all workers must share (workers/agreement.py)."""
     make = worker._make_tensor
 
-    def quiet(elements: int, call: str, bits: int) -> Tensor:
-        tensor = make(elements, call, bits)
+    def quiet(elements: int, call: str, bits: int, partition: Partition | None) -> Tensor:
+        tensor = make(elements, call, bits, partition)
         tensor.agreement.digits[:] = 0
         return tensor
 

@@ -119,6 +119,7 @@ class NetworkJob:
             "remote": (str(host.gateway), job.udp_port),
             "segments": pace.segments,
             "offload": pace.offload,
+            "growth": pace.growth,
             "recovery": asdict(recovery),
             "worker": None if self._jobs.worker is None else str(self._jobs.worker),
         }

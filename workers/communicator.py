@@ -349,9 +349,9 @@ class Communicator(Closing):
     def broadcast(self, x: Array | list[Array], root: int = 0, *, async_op: bool = False) -> Any:
         """Copy `x` of the worker `root`, bit by bit, into `x` of all other workers.
 
-        In the network: `root` sends its bytes, the others send zeros, and the sum comes down by multicast. Each worker
-        sends and receives twice the size of `x` (with more than 64 workers it goes round the ring: 2 (n - 1) / n
-        times).
+        In the network: `root` sends `x`, and the switches copy it to the others. With min_workers, or several workers
+        on a host, the others send zeros, and get the sum. Each worker then sends and receives twice the size of `x`;
+        with more than 64 workers it goes round the ring, and that is 2 (n - 1) / n times.
 
         Args:
             x: An array, or a list of arrays.
@@ -394,7 +394,9 @@ class Communicator(Closing):
     def allgather(self, x: Array, *, async_op: bool = False) -> Any:
         """Return the `x` of all workers, by rank: [size, *shape].
 
-        It goes round the ring: each worker sends and receives n - 1 times the size of `x`.
+        In the network: each worker sends its own `x`, and the switches copy it to the n - 1 others. Without a lease,
+        with min_workers, or with several workers on a host, it goes round the ring: each worker sends and receives
+        n - 1 times the size of `x`.
         """
         (x,) = listed([x])
         if x.dtype.hasobject:
@@ -402,11 +404,11 @@ class Communicator(Closing):
         what = described("allgather", [x])
 
         def attempt(_: Sequence[Array | None]) -> list[Array]:
-            gathered = np.empty((self._place.workers, *x.shape), x.dtype)
-            gathered[self._place.rank] = x
-            if x.size:
-                self._reducer.ring().all_gather(bytes_of(gathered), what)
-            return [gathered]
+            shape = self._place.workers, *x.shape
+            if not x.size:
+                return [np.empty(shape, x.dtype)]
+            gathered = np.ascontiguousarray(self._reducer.all_gather(bytes_of(x), what))
+            return [gathered.view(x.dtype).reshape(shape)]
 
         request = Request(what, _any([x]), attempt, [None], lambda results: results[0])
         return self._begin(request, async_op=async_op)
@@ -425,9 +427,11 @@ class Communicator(Closing):
     def reduce_scatter(self, x: Array, op: Operation = "sum", *, async_op: bool = False) -> Any:
         """Return this worker's part of the result of allreduce().
 
-        The first axis is divided into `size` equal parts, by rank. The data go round the ring: each worker sends and
-        receives (n - 1) / n times the size of `x` (float16: as float32). Sums are rounded to the type at each step;
-        integers wrap.
+        The first axis is divided into `size` equal parts, by rank. Sum and mean of float32 and float16 (summed as
+        float32) are made in the network, within the bound of quantization.py. Each worker sends the n - 1 parts of the
+        others, and receives the sum of its own. Other types and operations go round the ring, where each worker sends
+        and receives n - 1 parts. So does everything without a lease, with min_workers, or with several workers on a
+        host. Sums of the ring are rounded to the type at each step; integers wrap.
 
         Args:
             x: An array whose first axis can be divided by `size`.
@@ -436,7 +440,8 @@ class Communicator(Closing):
 
         Raises:
             TypeError: See allreduce().
-            ValueError: If the first axis cannot be divided into equal parts.
+            ValueError: If the first axis cannot be divided into equal parts; for numbers that cannot be summed, see
+                allreduce().
         """
         (x,), _, what = reduction(f"reduce_scatter {op}", op, [x], None)
         if not x.ndim or x.shape[0] % self.size:
@@ -450,16 +455,20 @@ class Communicator(Closing):
                 raise CollectiveError(
                     f"{what}: the first axis cannot be divided among the {self._place.workers} workers that are left"
                 )
+            if not x.size:
+                return [x]
+            if self._elastic is None:
+                return [self._reducer.reduce_scatter(x, op, what)]
             whole = flattened(x).astype(np.float32 if x.dtype == np.float16 else x.dtype)
-            if whole.size and self._elastic is not None:  # others may need this worker's result
-                self._reducer.ring().all_reduce(whole, COMBINE[op], what)
-            elif whole.size:
-                self._reducer.ring().reduce_scatter(whole, COMBINE[op], what)
+            self._reducer.ring().all_reduce(whole, COMBINE[op], what)  # others may need this worker's result
             return [whole]
 
         def deliver(results: list[Array]) -> Array:
             size = self._place.workers
-            part = results[0].reshape(size, -1)[self._place.rank].reshape(x.shape[0] // size, *x.shape[1:])
+            [part] = results
+            if self._elastic is not None:
+                part = part.reshape(size, -1)[self._place.rank]
+            part = part.reshape(x.shape[0] // size, *x.shape[1:])
             with np.errstate(over="ignore"):  # beyond float16: an infinity
                 result: Array = (part / size if op == "mean" else part).astype(x.dtype)
             return result

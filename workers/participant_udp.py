@@ -14,6 +14,7 @@ from fanin.workers.collective import Server, Statistics, marked
 from fanin.workers.engines.buffers import Buffers
 from fanin.workers.engines.engine import NOT_BEGUN
 from fanin.workers.protocol import AnyWorker, InNetworkStatistics, Outstanding
+from fanin.workers.tensor import Partition
 from fanin.workers.udp import UdpSocket
 
 _LONGEST_WAIT = 1.0  # seconds, if a server has no deadline
@@ -26,6 +27,7 @@ class PluggedWorker:
         self.participant = participant
         self.unsummed = np.zeros(0, np.int64)  # these protocols sum every element, or refuse the vector
         self.summed = np.zeros(0, np.bool_)
+        self.exchange_block = 0  # they neither gather nor scatter
 
     @property
     def statistics(self) -> InNetworkStatistics:
@@ -50,8 +52,14 @@ class PluggedWorker:
         """Return that nothing has begun: there is no faster way for a vector like an earlier one."""
         return NOT_BEGUN
 
-    def begin(self, buffers: Buffers, now: float, call: str) -> None:  # noqa: ARG002
-        """Begin an all-reduce; see Worker."""
+    def begin(
+        self,
+        buffers: Buffers,
+        now: float,
+        call: str,  # noqa: ARG002
+        partition: Partition | None = None,  # noqa: ARG002
+    ) -> None:
+        """Begin an all-reduce; see Worker. These protocols know no partition."""
         self.participant.start(buffers.x, now, buffers.out)
 
     def datagrams_to_send(self, now: float) -> list[NDArray[np.uint8]]:

@@ -16,11 +16,23 @@ from numpy.typing import NDArray
 from fanin.workers import collective, wire
 from fanin.workers.collective import CollectiveError, Participant, Server, StallError, Statistics
 from fanin.workers.engines.buffers import Buffers
-from fanin.workers.engines.engine import NONE, NOT_BEGUN, PARTS, REASONS, SUMMED, Engine, Socket, State
+from fanin.workers.engines.engine import (
+    BARE,
+    CARRYING,
+    LEADING,
+    NONE,
+    NOT_BEGUN,
+    PARTS,
+    REASONS,
+    SUMMED,
+    Engine,
+    Socket,
+    State,
+)
 from fanin.workers.engines.native import fastest
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
-from fanin.workers.tensor import Tensor, span
+from fanin.workers.tensor import Partition, Tensor, span
 from fanin.workers.values import quantization, scaling
 
 _NO_ELEMENTS = np.zeros(0, np.int64)
@@ -152,6 +164,8 @@ class Worker:
             `unsummed`).
         on_saturation: "raise" lets finish() raise SaturationError, after which the lease can still be used. "count"
             only counts.
+        growth: Bytes by which a switch can lengthen a packet, which limits those of gathers and scatters. None: enough
+            for all.
         deterministic: Whether a sum depends on nothing but its vectors. If not, the exponents of earlier ones scale it
             (scaling.py), which saves a round trip.
         engine: Makes the engine that processes packets. The default is the fastest available.
@@ -165,6 +179,7 @@ class Worker:
         non_finite: Literal["raise", "propagate"] = "raise",
         on_saturation: Literal["raise", "count"] = "raise",
         deterministic: bool = False,
+        growth: int | None = None,
         engine: Callable[[State], Engine] = fastest,
     ) -> None:
         self.lease = lease
@@ -174,10 +189,11 @@ class Worker:
         self._propagate = non_finite == "propagate"
         self._on_saturation = on_saturation
         self._expects = not deterministic
+        self._growth = growth
 
         self._tensor: Tensor | None = None
-        # By length, call and bits; only tensors that expect exponents.
-        self._tensors: dict[tuple[int, str, int], Tensor] = {}
+        # By length, call, bits and partition; only tensors that expect exponents.
+        self._tensors: dict[tuple[int, str, int, Partition | None], Tensor] = {}
         self._output = np.zeros(0, np.float32)  # flat
         self._result: NDArray[np.float32] | None = None
         self._to_send: list[NDArray[np.int64]] = []
@@ -209,7 +225,12 @@ class Worker:
     # -- one all-reduce --------------------------------------------------------------------------------------
 
     def start(
-        self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None, call: str = ""
+        self,
+        x: NDArray[np.float32],
+        now: float,
+        out: NDArray[np.float32] | None = None,
+        call: str = "",
+        partition: Partition | None = None,
     ) -> None:
         """Begin to sum `x` over the workers.
 
@@ -220,6 +241,7 @@ class Worker:
             now: The time in seconds.
             out: Where the sum goes; may be `x`. None allocates a new array.
             call: The purpose of the all-reduce, in any words. Workers whose `call` differs are not summed together.
+            partition: See begin().
 
         Raises:
             TypeError: If `x` is not an array of float32. Nothing was sent and the worker stays usable.
@@ -227,7 +249,7 @@ class Worker:
             CollectiveError: If the previous all-reduce has not finished.
             LeaseExhaustedError: If the lease has too few chunk numbers left; ask for a new lease.
         """
-        self.begin(self.checked(x, out), now, call)
+        self.begin(self.checked(x, out), now, call, partition)
         self._result = self._output.reshape(x.shape) if out is None else out
 
     def checked(self, x: NDArray[np.float32], out: NDArray[np.float32] | None) -> Buffers:
@@ -243,13 +265,16 @@ class Worker:
             self._state.progress.calls += 1
             raise
 
-    def begin(self, buffers: Buffers, now: float, call: str) -> None:
+    def begin(self, buffers: Buffers, now: float, call: str, partition: Partition | None = None) -> None:
         """Begin an all-reduce like start(), with arrays that checked() has returned.
 
         Args:
             buffers: Input and output.
             now: The time in seconds.
             call: The purpose of the all-reduce; see start().
+            partition: The owners of the blocks, of which each has one; `call` must say which. A gather takes any 32
+                bits for a number, and `out` must be `x`. A scatter writes the sums of this worker's blocks into `out`,
+                which must not be `x`, and nothing else but blocks that have no sum. None: every worker gets all sums.
         """
         lease, progress = self.lease, self._state.progress
         # A refused call uses up its number, too: otherwise the next call here would be summed with the others' current
@@ -262,8 +287,10 @@ class Worker:
             self._tensor, self._output, self._result = None, buffers.out, buffers.out
             self._to_send = []
             return
-        bits = buffers.bits or lease.bits
-        tensor = self._tensors.get((elements, call, bits)) or self._make_tensor(elements, call, bits)
+        gathers = partition is not None and partition.operation == "gather"
+        bits = 32 if gathers else buffers.bits or lease.bits
+        key = elements, call, bits, partition
+        tensor = self._tensors.get(key) or self._make_tensor(*key)
         first_chunk = max(lease.first_chunk, progress.first_chunk + progress.chunks)
         left = lease.last_chunk + 1 - first_chunk
         if tensor.most_chunks > left:
@@ -289,7 +316,7 @@ class Worker:
         Raises:
             OSError: See exchange(). The all-reduce has begun.
         """
-        tensor = self._tensors.get((buffers.elements, call, buffers.bits or self.lease.bits))
+        tensor = self._tensors.get((buffers.elements, call, buffers.bits or self.lease.bits, None))
         if tensor is None:
             return NOT_BEGUN
         before = self._tensor, self._output, self._result
@@ -305,17 +332,27 @@ class Worker:
             socket.check(-stage, self._state.carrying.itemsize)
         return stage
 
-    def _make_tensor(self, elements: int, call: str, bits: int) -> Tensor:
+    def _make_tensor(self, elements: int, call: str, bits: int, partition: Partition | None) -> Tensor:
         lease, number = self.lease, self._state.progress.calls
         return Tensor(
             elements,
             call,
             number,
             workers=lease.workers,
-            values=lease.block(bits),
+            values=lease.block(bits) if partition is None else self.exchange_block * 32 // bits,
             window=lease.window,
             expects=self._expects,
+            partition=partition,
         )
+
+    @property
+    def exchange_block(self) -> int:
+        """Return how many words of 32 bits are a block of a gather or scatter.
+
+        A switch answers a packet without values with one that has them: it may have to lengthen the packet.
+        """
+        most = self.lease.block(32)
+        return most if self._growth is None or 4 * most <= self._growth else min(wire.SIZES)
 
     @property
     def finished(self) -> bool:
@@ -341,7 +378,7 @@ class Worker:
             self._engine.finish()
             if self._tensor.finish():
                 tensor = self._tensor
-                self._tensors[tensor.elements, tensor.call, tensor.bits] = tensor
+                self._tensors[tensor.elements, tensor.call, tensor.bits, tensor.partition] = tensor
                 if len(self._tensors) > scaling.MAX_CACHED_LENGTHS:
                     del self._tensors[next(iter(self._tensors))]
         self._statistics.all_reduces += 1
@@ -401,8 +438,9 @@ class Worker:
                 f"rank {lease.rank} of {lease.workers}, lease {lease.id}, all-reduce {all_reduce}: the workers do not "
                 f"agree: {self._tensor.agreement.explain(np.array(progress.sums))}"
             )
-        batches = [wire.as_datagrams(self._engine.pack(chunks, now)) for chunks in self._to_send]
+        packed = [batch for chunks in self._to_send for batch in self._engine.pack(chunks, now)]
         self._to_send = []
+        batches = [wire.as_datagrams(batch) for batch in packed]
         if progress.missing and now >= self._give_up_at:
             raise StallError(str(self.outstanding(now)))
         batches += [wire.as_datagrams(packets) for packets in self._retransmit(timers.expired(now))]
@@ -431,9 +469,9 @@ class Worker:
         self._statistics.retransmissions += len(places)
         state = self._state
         chunks = state.awaited[places] - state.progress.first_chunk
-        order = np.argsort(chunks)
-        split = int(np.searchsorted(chunks[order], self._tensor.bare))
-        parts = ((state.leading, places[order[:split]]), (state.carrying, places[order[split:]]))
+        places = places[np.argsort(chunks)]
+        kept_in = state.kept_in[places]
+        parts = ((state.packets[each], places[kept_in == each]) for each in (LEADING, CARRYING, BARE))
         return [packets[span(part)] for packets, part in parts if len(part)]
 
     # -- receiving -------------------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ class Pace:
         min_rto: See Recovery.
         granularity: See Recovery.
         packet_threshold: See Recovery.
+        growth: Bytes by which switches can lengthen a packet; None if enough for all.
     """
 
     window: int
@@ -80,6 +81,7 @@ class Pace:
     min_rto: float = 0.01
     granularity: float = G
     packet_threshold: int = PACKET_THRESHOLD
+    growth: int | None = None
 
     def recovery(self, give_up: float) -> Recovery:
         """Return the timers of a worker that fails after `give_up` seconds without anything new."""

@@ -23,6 +23,8 @@ from fanin.workers.job.local_ranks import LocalMember, LocalRing
 from fanin.workers.job.membership import LeftError
 from fanin.workers.job.ring_fallback import LeaseLostError
 from fanin.workers.protocol import not_finite
+from fanin.workers.tensor import Partition
+from fanin.workers.udp import InNetworkAllReduce
 from fanin.workers.values import exact, quantization
 from fanin.workers.values.compressed import Compressed
 
@@ -239,19 +241,111 @@ class Reducer:
                     self._sum_as_float(buffers.out, unsummed, what)
                 return
             except LeaseLostError as lost:
-                self._by_ring = True
-                if self._place.rank == 0:
-                    print(f"fanin: {lost}; the hosts sum using the ring", file=sys.stderr)
+                self._continue_by_ring(lost)
                 if under_way := lost.under_way:
                     under_way.complete(self.ring(), self._place.rank, self._place.workers, what)
                     return
-        if not self._propagate and not np.isfinite(buffers.x).all():
-            index = int(np.argmin(np.isfinite(buffers.x)))
-            raise ValueError(not_finite(index, buffers.x[index]))
+        self._check_finite(buffers.x)
         np.copyto(buffers.out, buffers.x)
         if buffers.elements:
             with np.errstate(over="ignore", invalid="ignore"):
                 self.ring().all_reduce(buffers.out, np.add, what)
+
+    def all_gather(self, part: NDArray[np.uint8], what: str) -> NDArray[np.uint8]:
+        """Return the bytes of all workers, by rank: [workers, bytes]."""
+        rank, workers, size = self._place.rank, self._place.workers, part.size
+        if self._exchanger is not None:
+            blocks = -(-size // (4 * self._exchanger.block))
+            words = np.zeros((workers, blocks * self._exchanger.block), np.float32)
+            whole = words.view(np.uint8)
+            whole[rank, :size] = part
+            own = Partition("gather", rank * blocks, (rank + 1) * blocks)
+            if self._exchange(raveled(words), raveled(words), own, what):
+                return whole[:, :size]
+        gathered = np.empty((workers, size), np.uint8)
+        gathered[rank] = part
+        self.ring().all_gather(raveled(gathered), what)
+        return gathered
+
+    def reduce_scatter(self, x: Array, op: Operation, what: str) -> Array:
+        """Return this worker's part of the reduction of `x`, flat.
+
+        Args:
+            x: The array, whose elements can be divided among the workers.
+            op: The reduction operation; a mean is not divided yet.
+            what: The call, in words.
+
+        Returns:
+            The part, float32 if `x` is float16.
+        """
+        rank, workers = self._place.rank, self._place.workers
+        parts = flattened(x).reshape(workers, -1)
+        if x.dtype == np.float16:
+            parts = parts.astype(np.float32)
+        if op in ("sum", "mean") and parts.dtype == _FLOAT32:
+            bits = self.bits_of_half(quantization.FLOAT16) if x.dtype == np.float16 else 32
+            if (summed := self._scatter(parts, bits, what)) is not None:
+                return summed
+            self._check_finite(raveled(parts))
+        if parts is x or np.may_share_memory(parts, x):
+            parts = parts.copy()
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.ring().reduce_scatter(raveled(parts), COMBINE[op], what)
+        part: Array = parts[rank]
+        return part
+
+    def _scatter(self, parts: NDArray[np.float32], bits: int, what: str) -> NDArray[np.float32] | None:
+        """Return this worker's part of the sum of `parts` [workers, elements]; None if the ring has to do it."""
+        if self._exchanger is None or self._by_ring:
+            return None
+        rank, elements = self._place.rank, parts.shape[1]
+        values = self._exchanger.block * 32 // bits
+        blocks = -(-elements // values)
+        if blocks * values > elements:
+            parts = np.pad(parts, ((0, 0), (0, blocks * values - elements)))
+        # Only a part of this memory is ever used.
+        sums = np.empty(parts.shape, np.float32)
+        own = Partition("scatter", rank * blocks, (rank + 1) * blocks)
+        if not self._exchange(raveled(parts), raveled(sums), own, what, bits):
+            return None
+        part: NDArray[np.float32] = sums[rank, :elements].copy()
+        return part
+
+    @property
+    def _exchanger(self) -> InNetworkAllReduce | None:
+        """Return the membership if it gathers and scatters in the network."""
+        place = self._place
+        return place if isinstance(place, InNetworkAllReduce) and place.exact else None
+
+    def _exchange(
+        self,
+        x: NDArray[np.float32],
+        out: NDArray[np.float32],
+        own: Partition,
+        what: str,
+        bits: int = 32,
+    ) -> bool:
+        """Gather or scatter in the network. If it returns False, the ring has to do it."""
+        if self._exchanger is None or self._by_ring:
+            return False
+        try:
+            self._exchanger.exchange_in_network(Buffers(x, out, bits), own, what)
+        except LeaseLostError as lost:
+            self._continue_by_ring(lost)
+            return False
+        if len(unsummed := self._exchanger.unsummed):
+            self._sum_as_float(out, unsummed, what)
+        return True
+
+    def _continue_by_ring(self, lost: LeaseLostError) -> None:
+        self._by_ring = True
+        if self._place.rank == 0:
+            print(f"fanin: {lost}; the hosts sum using the ring", file=sys.stderr)
+
+    def _check_finite(self, x: NDArray[np.float32]) -> None:
+        if not self._propagate and not np.isfinite(x).all():
+            index = int(np.argmin(np.isfinite(x)))
+            raise ValueError(not_finite(index, x[index]))
 
     def _sum_as_float(self, out: NDArray[np.float32], elements: NDArray[np.int64], what: str) -> None:
         """Sum elements that the switches cannot add up, round the ring, with IEEE 754's NaN and infinities."""
@@ -268,10 +362,17 @@ class Reducer:
             size: Number of bytes.
             what: The call, in words.
         """
-        words = np.zeros(-(-size // 2), np.uint16)
+        words = np.zeros(2 * -(-size // 4), np.uint16)
         if sent is not None:
             words.view(np.uint8)[:size] = sent
-        if self._inexact:
+        if self._exchanger is not None and size:
+            numbers = words.view(np.float32)
+            blocks = 0 if sent is None else -(-numbers.size // self._exchanger.block)
+            if self._exchange(numbers, numbers, Partition("gather", 0, blocks), what):
+                return words.view(np.uint8)[:size]
+            if sent is None:  # something may have arrived
+                words[:] = 0
+        if self._inexact or self._by_ring:
             self.ring().all_reduce(words, np.add, what)
         else:
             limbs = exact.limbs(words)

@@ -22,6 +22,14 @@ from scapy.packet import Packet, bind_layers
 from fanin.workers import wire
 
 _VALUES = {size: values for values, size in wire.SIZES.items()}
+_TYPES = {
+    wire.UPDATE: "update",
+    wire.RESULT: "result",
+    wire.GIVE: "give",
+    wire.TAKE: "take",
+    wire.ACKNOWLEDGEMENT: "acknowledgement",
+}
+_WITHOUT_VALUES = wire.TAKE, wire.ACKNOWLEDGEMENT
 
 
 def _values(value: Any) -> FieldListField:
@@ -29,7 +37,7 @@ def _values(value: Any) -> FieldListField:
         "values",
         [],
         value,
-        count_from=lambda packet: _VALUES.get(packet.size, 0),
+        count_from=lambda packet: 0 if packet.msg_type in _WITHOUT_VALUES else _VALUES.get(packet.size, 0),
         max_count=max(wire.SIZES),  # scapy's own limit is 100
     )
 
@@ -49,7 +57,7 @@ class SwitchML(Packet):
 
     name = "SwitchML"
     fields_desc = [  # noqa: RUF012  # scapy requires a list
-        BitEnumField("msg_type", wire.UPDATE, 4, {wire.UPDATE: "update", wire.RESULT: "result"}),
+        BitEnumField("msg_type", wire.UPDATE, 4, _TYPES),
         BitField("saturated", 0, 1),
         BitEnumField("size", None, 3, {size: f"{values} values" for size, values in _VALUES.items()}),
         ByteField("job_number", 1),

@@ -9,10 +9,16 @@ trip. Chunk i then announces the exponent of block i and carries its values, sca
 (scaling.py). All workers have the same expectations, and see the same largest exponents. If an exponent differs from
 the expected one, the sum of that block does not count. Once all exponents are known, chunk B + j carries the j-th such
 block, scaled correctly.
+
+In a Partition every block has an owner. A scatter sums like an all-reduce, but only the owner gets a block's sum: it
+sends no values for the block and adds its own to what arrives, and all others only send. A gather copies the owner's
+block to all others, as it is: there is nothing to scale, so chunk i carries block i - 1, and chunk 0 the agreement.
 """
 
 import ctypes
+from dataclasses import dataclass
 from hashlib import sha256
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +36,25 @@ def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
     return indices
 
 
+ALL_REDUCE, GATHER, SCATTER = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A vector whose blocks have owners.
+
+    Attributes:
+        operation: "gather" copies each block from its owner to all others; "scatter" brings the sum of each block to
+            its owner.
+        first: The first block that this worker owns.
+        end: The block after the last one that it owns.
+    """
+
+    operation: Literal["gather", "scatter"]
+    first: int
+    end: int
+
+
 class Tensor(ctypes.Structure):
     """The blocks of vectors of `elements` (at least one) float32 numbers, which are summed one after the other.
 
@@ -45,6 +70,9 @@ class Tensor(ctypes.Structure):
         signature: A hash of everything that must be the same at all workers. Every packet carries it, added to the
             number of the call.
         most_chunks: Number of chunks of a vector if no exponent is as expected.
+        operation: ALL_REDUCE, GATHER or SCATTER.
+        first: See Partition; 0 in an all-reduce, and so is `end`.
+        end: See Partition.
     """
 
     _fields_ = (
@@ -55,12 +83,16 @@ class Tensor(ctypes.Structure):
         ("most_chunks", ctypes.c_int64),
         ("values", ctypes.c_int64),
         ("bits", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("operation", "first", "end")),
     )
     delayed: int
     signature: int
     most_chunks: int
     values: int
     bits: int
+    operation: int
+    first: int
+    end: int
 
     def __init__(
         self,
@@ -72,8 +104,13 @@ class Tensor(ctypes.Structure):
         values: int,
         window: int,
         expects: bool = True,
+        partition: Partition | None = None,
     ) -> None:
         super().__init__()
+        self.partition = partition
+        if partition:
+            self.operation = GATHER if partition.operation == "gather" else SCATTER
+            self.first, self.end = partition.first, partition.end
         self.elements = elements
         self.call = call
         self.workers = workers
@@ -81,22 +118,38 @@ class Tensor(ctypes.Structure):
         self.bits = wire.BITS[values]
         self.window = window
         self.blocks = -(-elements // values)
-        self.lead = min(window, self.blocks)
-        self.most_chunks = self.blocks + self.lead
-        self.expected = np.zeros(self.blocks, np.int8) if expects and self.blocks == self.lead else None
+        gathers = self.operation == GATHER
+        self.lead = min(window, self.blocks + gathers)
+        self.most_chunks = self.blocks + (1 if gathers else self.lead)
+        expects = expects and not gathers and self.blocks == self.lead
+        self.expected = np.zeros(self.blocks, np.int8) if expects else None
         self.agreement = Agreement(elements, call, number, workers=workers, values=values, window=window)
         self._expected = None if self.expected is None else self.expected.ctypes.data
         self._agreement = self.agreement.digits.ctypes.data
         self._sign()
 
     def _sign(self) -> None:
-        alike = (self.call, self.elements, self.workers, self.values, self.window, bool(self.delayed))
+        alike = (
+            *(self.call, self.elements, self.workers, self.values, self.window),
+            *(self.operation, bool(self.delayed)),
+        )
         self.signature = int.from_bytes(sha256(repr(alike).encode()).digest()[:4])
 
     @property
     def bare(self) -> int:
-        """Return how many chunks carry no values: the first B, or none."""
+        """Return how many chunks carry none of the vector's values: the first B, one in a gather, or none."""
+        if self.operation == GATHER:
+            return 1
         return 0 if self.delayed else self.lead
+
+    def owns(self, blocks: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of these blocks this worker owns."""
+        return (blocks >= self.first) & (blocks < self.end)
+
+    def gives(self, blocks: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return for which of these blocks of a Partition this worker sends values, and so gets none."""
+        owns = self.owns(blocks)
+        return owns if self.operation == GATHER else ~owns
 
     @property
     def least_chunks(self) -> int:

@@ -31,6 +31,7 @@ from fanin.workers.engines.engine import (
 from fanin.workers.lease import Lease
 from fanin.workers.protocol import InNetworkStatistics, Outstanding, Worker
 from fanin.workers.recovery import Recovery
+from fanin.workers.tensor import Partition
 
 # linux/udp.h, asm-generic/socket.h, linux/in.h; Python's socket module does not name them.
 _SOL_UDP = 17
@@ -78,6 +79,7 @@ class InNetworkConfig:
             whole block in which some worker has such a number.
         on_saturation: See protocol.Worker.
         deterministic: See protocol.Worker.
+        growth: See protocol.Worker.
 
     Raises:
         ValueError: If the port is not one of the switch's, or `segments` is out of range.
@@ -93,6 +95,7 @@ class InNetworkConfig:
     non_finite: Literal["raise", "propagate"] = "raise"
     on_saturation: Literal["raise", "count"] = "raise"
     deterministic: bool = False
+    growth: int | None = None
 
     def __post_init__(self) -> None:
         if self.remote[1] not in wire.UDP_PORTS:
@@ -295,10 +298,11 @@ class UdpSocket:
         while True:
             now = time.monotonic()
             for chunks in ready:
-                datagrams = wire.as_datagrams(engine.pack(chunks, now))
-                self.send(datagrams)
-                totals.sent += len(datagrams)
-                totals.sent_bytes += datagrams.size
+                for packets in engine.pack(chunks, now):
+                    datagrams = wire.as_datagrams(packets)
+                    self.send(datagrams)
+                    totals.sent += len(datagrams)
+                    totals.sent_bytes += datagrams.size
             ready = []
             self.link.looked = now
             if not progress.missing or progress.disagree or late:
@@ -395,9 +399,13 @@ class SocketWorker(Protocol):
     def unsummed(self) -> NDArray[np.int64]: ...  # noqa: D102
     @property
     def summed(self) -> NDArray[np.bool_]: ...  # noqa: D102
+    @property
+    def exchange_block(self) -> int: ...  # noqa: D102
     def checked(self, x: NDArray[np.float32], out: NDArray[np.float32] | None) -> Buffers: ...  # noqa: D102
     def repeat(self, socket: UdpSocket, buffers: Buffers, call: str) -> int: ...  # noqa: D102
-    def begin(self, buffers: Buffers, now: float, call: str) -> None: ...  # noqa: D102
+    def begin(  # noqa: D102
+        self, buffers: Buffers, now: float, call: str, partition: Partition | None = None
+    ) -> None: ...
     def datagrams_to_send(self, now: float) -> list[NDArray[np.uint8]]: ...  # noqa: D102
     def exchange(self, socket: UdpSocket, until: float) -> None: ...  # noqa: D102
     def finish(self, *, unsummed: Literal["NaN", "own"] = "NaN") -> NDArray[np.float32]: ...  # noqa: D102
@@ -430,6 +438,7 @@ class InNetworkAllReduce(Closing):
             non_finite=config.non_finite,
             on_saturation=config.on_saturation,
             deterministic=config.deterministic,
+            growth=config.growth,
         )
         self.socket = UdpSocket(
             config.local,
@@ -480,12 +489,27 @@ class InNetworkAllReduce(Closing):
         elif len(self.unsummed):
             self.unsummed = _NO_ELEMENTS
 
-    def _complete(self, buffers: Buffers, call: str, stage: int) -> None:
-        """Complete sum_in_network() from `stage` on."""
+    @property
+    def block(self) -> int:
+        """Return how many words of 32 bits are a block of exchange_in_network()."""
+        return self.worker.exchange_block
+
+    def exchange_in_network(self, buffers: Buffers, partition: Partition, call: str) -> None:
+        """Gather or scatter flat arrays that have been checked.
+
+        Args:
+            buffers: Input and output, as Worker.begin() expects them.
+            partition: The owners of the blocks; only fanin's own worker knows them.
+            call: The purpose of the operation; see Worker.start().
+        """
+        self._complete(buffers, call, NOT_BEGUN, partition)
+
+    def _complete(self, buffers: Buffers, call: str, stage: int, partition: Partition | None = None) -> None:
+        """Complete sum_in_network() or exchange_in_network() from `stage` on."""
         worker = self.worker
         if stage == NOT_BEGUN:
             self.socket.link.loss = 0
-            worker.begin(buffers, time.monotonic(), call)
+            worker.begin(buffers, time.monotonic(), call, partition)
             worker.exchange(self.socket, time.monotonic() + _LOOK)
         while not worker.finished:
             self._send()

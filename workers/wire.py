@@ -11,6 +11,9 @@ UDP_PORTS = range(0xBEE0, 0xBEF0)
 # msg_type
 UPDATE = 0
 RESULT = 1
+GIVE = 2  # an update whose sender does not need the sum
+TAKE = 3  # an update without values, which stands for zeros
+ACKNOWLEDGEMENT = 4  # a result without values, for those who gave
 
 HEADERS = 42  # bytes of Ethernet, IPv4 and UDP before a payload
 
@@ -20,7 +23,7 @@ BITS = {64: 32, 256: 32, 128: 16, 512: 16}
 OF_16_BITS = 0x04  # the bit of `size`
 
 # The first byte: msg_type:4, saturated:1, size:3.
-_MSG_TYPE_SHIFT = 4
+TYPE_SHIFT = 4
 SATURATED = 0x08
 
 # e1: not_quantizable:1, unused:7. The bit is set if some worker cannot quantize the announced block: its sum is NaN.
@@ -53,13 +56,15 @@ HEADER = np.dtype(list(_HEADER_FIELDS))
 
 @cache
 def packet_dtype(values: int) -> np.dtype[np.void]:
-    """Return the layout of a datagram of this many integers.
+    """Return the layout of a datagram of this many integers, or of one without values (0).
 
     Fields are named as in the packet format, except that job_number is `lease`.
 
     Raises:
         ValueError: If there is no packet with this number of integers.
     """
+    if not values:
+        return HEADER
     if values not in SIZES:
         raise ValueError(
             f"a packet carries 64 or 256 integers of 32 bits, or 128 or 512 of 16 bits, not {values}"
@@ -67,13 +72,16 @@ def packet_dtype(values: int) -> np.dtype[np.void]:
     return np.dtype([*_HEADER_FIELDS, ("values", f">i{BITS[values] // 8}", (values,))])
 
 
-# Number of integers of 32 bits by the size of a datagram in bytes, 270 and 1038. There may be twice as many of 16 bits.
-VALUES = {packet_dtype(values).itemsize: values for values, bits in BITS.items() if bits == 32}
+# Number of integers of 32 bits by the size of a datagram in bytes, 14, 270 and 1038. There may be twice as many of 16
+# bits.
+VALUES = {
+    packet_dtype(values).itemsize: values for values in (0, *(n for n, bits in BITS.items() if bits == 32))
+}
 
 
 def kind(msg_type: int, values: int) -> int:
     """Return the first byte of an unsaturated packet; `| SATURATED` marks one in which an addition saturated."""
-    return msg_type << _MSG_TYPE_SHIFT | SIZES[values]
+    return msg_type << TYPE_SHIFT | SIZES[values]
 
 
 def integers(packets: NDArray[np.void], bits: int) -> NDArray[Any]:
@@ -99,7 +107,7 @@ def pool_index(chunks: NDArray[Any], first_slot: int, window: int) -> NDArray[np
 
 
 def as_packets(datagrams: NDArray[np.uint8]) -> NDArray[np.void]:
-    """View [m, 270] or [m, 1038] bytes as m packets of integers of 32 bits, without a copy.
+    """View [m, 14], [m, 270] or [m, 1038] bytes as m packets of integers of 32 bits, without a copy.
 
     Raises:
         ValueError: If the datagrams have another size and so are not packets.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fanin.assurance.soak.fabric import SoakFabric
 from fanin.assurance.soak.hosts import SoakHost, SoakServer
+from fanin.assurance.soak.partitions import gathered, own
 from fanin.assurance.soak.scenario import Scenario, Work
 from fanin.controller.telemetry import Event
 from fanin.experiments.models.compressed_sums import compressed_sum
@@ -202,7 +203,7 @@ def _expected(work: Work, job: Job, inputs: Sequence[Sequence[Vector]], protocol
     for step, vectors in enumerate(inputs):
         if step in job.leases:
             sums = protocol.sums(work.values, work.window, 1 if work.overflow else work.workers)
-        expected.append(sums.next(vectors))
+        expected.append(gathered(work, vectors) if work.operation == "gather" else sums.next(vectors))
     return expected
 
 
@@ -218,6 +219,12 @@ def _check_sums(job: Job, expected: Sequence[Expected], work: Work) -> Iterator[
             return
         if len(first) != one.length:
             yield f"rank {first_rank}, all-reduce {step}: {len(first)} elements, not {one.length}"
+            continue
+        if work.operation == "scatter":
+            for rank, output in outputs:
+                part = own(work, rank, one.length)
+                if len(wrong := np.flatnonzero(one.wrong(output)[part])):
+                    yield _wrong(rank, step, wrong)
             continue
         wrong = np.flatnonzero(one.wrong(first))
         if len(wrong):

@@ -10,6 +10,7 @@ from typing import Any
 from fanin.assurance.soak.scenario import (
     LONGEST_FRAME,
     Later,
+    Operation,
     Outage,
     Regrant,
     Restart,
@@ -72,7 +73,7 @@ def draw_scenario(seed: int) -> Scenario:
     scenario = _draw_revocations(_draw_marks(_draw_host_based(_draw_later(scenario))))
     for draw_more in (
         *(_draw_ways, _draw_outages, _draw_priorities, _draw_compression, _draw_watchdog),
-        *(_draw_first_chunks, _draw_descending, _draw_taps),
+        *(_draw_first_chunks, _draw_descending, _draw_taps, _draw_operations),
     ):
         scenario = draw_more(scenario)
     return _shorten_going_back(_corrupt_once(scenario))
@@ -137,7 +138,8 @@ def _agreed(work: Work, protocol: Protocol) -> Work:
     """Return a job with the protocol's chunk numbers, and without what concerns fanin's own workers only."""
     values = wire.VALUES[wire.packet_dtype(work.values).itemsize]  # only fanin has integers of 16 bits
     numbers = protocol.chunks(work.elements, values, work.window)
-    return replace(work, values=values, overflow=False, special=False, mismatch="", chunk_numbers=numbers)
+    plain = {"overflow": False, "special": False, "mismatch": "", "operation": "all-reduce"}
+    return replace(work, values=values, chunk_numbers=numbers, **plain)  # type: ignore[arg-type]
 
 
 def _shorten_going_back(scenario: Scenario) -> Scenario:
@@ -275,6 +277,23 @@ def _draw_first_chunks(scenario: Scenario) -> Scenario:
         return scenario
     most = max(work.chunks for work in scenario.works)
     return replace(scenario, first_chunk=2**31 - draw.randint(1, most))
+
+
+def _draw_operations(scenario: Scenario) -> Scenario:
+    """Draw jobs that gather or scatter. A job that may fall back to the ring sums."""
+    draw = random.Random(f"soak operations {scenario.seed}")  # as for the tiers
+    if scenario.revocations:
+        return scenario
+
+    def changed(work: Work) -> Work:
+        drawn: tuple[Operation, ...] = ("all-reduce", "all-reduce", "gather", "scatter")
+        operation = draw.choice(drawn)
+        if not work.in_network or work.mismatch or work.overflow:
+            return work
+        return replace(work, operation=operation)
+
+    later = tuple(replace(one, work=changed(one.work)) for one in scenario.later)
+    return replace(scenario, jobs=tuple(map(changed, scenario.jobs)), later=later)
 
 
 def _draw_descending(scenario: Scenario) -> Scenario:

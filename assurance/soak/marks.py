@@ -73,6 +73,7 @@ class Marks:
             strict=True,
         ):
             chunk = lease, number
+            kind = wire.RESULT if kind in (wire.RESULT, wire.ACKNOWLEDGEMENT) else wire.UPDATE
             near, far = self._ends[link]
             if has_mark:
                 if near in self._switches and (near, chunk) not in self._came:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fanin.assurance.soak.checks import check
 from fanin.assurance.soak.fabric import SoakFabric
+from fanin.assurance.soak.partitions import partitioned
 from fanin.assurance.soak.revocation import TELLING_A_SWITCH, revoke, wait_for_a_sum
 from fanin.assurance.soak.scenario import Revocation, Scenario, Work
 from fanin.controller.jobs.budget import SlotAllocation
@@ -179,6 +180,8 @@ def _begin(
         given[-2][0], given[-1][0] = given[-1][0], given[-2][0]
     make_worker, make_server = makers
     make = partial(_with_mismatch, work, make_worker) if work.mismatch else make_worker
+    if work.operation != "all-reduce":
+        make = partial(partitioned, work, make)
     fabric.to_come -= 1
     begins = [now + start for start in starts]
     job = fabric.start(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal
 
 from fanin.assurance.soak.descending import DescendingNumbers
 from fanin.controller.jobs.ledger import CHUNKS as LEASE_CHUNKS
@@ -18,8 +18,11 @@ from fanin.topologies.model import Topology
 from fanin.topologies.shapes import fat_tree, leaf_spine, servers
 from fanin.workers.collective import Algorithm, Transport
 from fanin.workers.host_based.transport import PAYLOAD
+from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.values.compression import Compressor
+
+Operation = Literal["all-reduce", "gather", "scatter"]
 
 LINKS = LinkProperties(delay=2e-6)
 RECOVERY = Recovery(initial_rto=2e-3, min_rto=5e-4, max_rto=2e-2, give_up=10.0)
@@ -121,6 +124,7 @@ class Work(_Brief):
         shards: Shards of a parameter server. None: one on every worker.
         compression: Compression of a ring, which then gathers the compressed vectors.
         priority: Priority of its packets, 0 to 7.
+        operation: What its workers do. The inputs of a gather are the outputs, too (workers/tensor.py).
         chunk_numbers: Chunk numbers of its lease. None: those that fanin's own protocol needs.
     """
 
@@ -139,6 +143,7 @@ class Work(_Brief):
     shards: int | None = None
     compression: Compressor | None = None
     priority: int = 0
+    operation: Operation = "all-reduce"
     chunk_numbers: int | None = None
 
     @property
@@ -177,8 +182,15 @@ class Work(_Brief):
         return [-(-4 * elements // PAYLOAD) for elements in self.elements]
 
     def _chunks(self, elements: int) -> int:
+        if self.operation == "gather":
+            return -(-elements // self.block) + 1
         blocks = -(-elements // self.values)
         return blocks + min(self.window, blocks)
+
+    @property
+    def block(self) -> int:
+        """Return the elements of a block. A gather has 32 bits for each."""
+        return Lease(1, 0, 1, 1, values=self.values).block(32) if self.operation == "gather" else self.values
 
 
 @dataclass(frozen=True, repr=False)
@@ -364,6 +376,11 @@ class Scenario(_Brief):
             and not adds
             and (self.links.queue_bytes is None or self.links.queue_bytes >= room)
         )
+
+    @property
+    def forgetful(self) -> bool:
+        """Return whether switches lose registers."""
+        return bool(self.restarts or self.registers_lost)
 
     @property
     def disturbed(self) -> bool:

@@ -31,12 +31,13 @@ from fanin.simulator.fabric import load_switch
 from fanin.simulator.hosts.stations import Flow
 from fanin.simulator.tables import install
 from fanin.topologies.shapes import leaf_spine
+from fanin.workers import wire
 from fanin.workers.wire import HEADERS
 
 _CELLS = 2  # of the slot: its two versions
 _VALUES = 64
 _TELLING = 4  # values that differ; the others are 0 in every packet
-_UPDATE, _RESULT, _SIZE_64 = 0, 1, 1
+_SIZE_64 = 1
 _NOT_QUANTIZABLE, _CALL = 0x80, 5
 
 Cells = tuple[tuple[int, ...], ...]  # contents of one switch, by register
@@ -68,6 +69,7 @@ class Model:
         overlap: Whether workers of the second grant may begin while entries of the first may still be installed, which
             the controller does not allow.
         ahead: So many workers, from rank 0 on, make another call than the others.
+        types: The msg_type of each worker's updates: UPDATE, GIVE or TAKE. Empty: they are all UPDATE.
     """
 
     racks: tuple[int, ...] = (2,)
@@ -76,6 +78,7 @@ class Model:
     restarts: bool = False
     overlap: bool = False
     ahead: int = 0
+    types: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,33 +188,38 @@ class World:
         of = self.model.grants[grant]
         number = of.first_chunk + chunk
         flag = _NOT_QUANTIZABLE if chunk % 2 and 0 in ranks else 0
-        sums = [
-            sum(of_all) for of_all in zip(*(self.contribution(grant, r, chunk) for r in ranks), strict=True)
-        ]
+        added = [self.contribution(grant, rank, chunk) for rank in ranks if self._type(rank) != wire.TAKE]
+        sums = [sum(of_all) for of_all in zip([0] * _VALUES, *added, strict=True)]
         combined = (
             (max(ranks), flag, _CALL + (min(ranks) < self.model.ahead)) if self.exponents else (0, 0, 0)
         )
         head = kind << 4 | _SIZE_64, of.lease, number, (number & 1) << 15, *combined
+        if kind in (wire.TAKE, wire.ACKNOWLEDGEMENT):
+            return struct.pack(">BBIHbBI", *head)
         return struct.pack(f">BBIHbBI{_VALUES}i", *head, *sums)
+
+    def _type(self, rank: int) -> int:
+        return self.model.types[rank] if self.model.types else wire.UPDATE
 
     def _update(self, grant: int, rank: int, chunk: int) -> int:
         host = self.workers[rank]
         leaf = self.topology.switch(host.leaf)
         flow = Flow(host, leaf.mac, host.gateway, FIRST_UDP_PORT, FIRST_UDP_PORT)
-        datagram = self._datagram(_UPDATE, grant, chunk, [rank])
+        datagram = self._datagram(self._type(rank), grant, chunk, [rank])
         frame = flow.frames(np.frombuffer(datagram, np.uint8)[np.newaxis])[0].tobytes()
         port = self.topology.port_towards(leaf.name, host.name)
         return self._packet(_Packet(self.switches.index(leaf.name), port, frame))
 
     @cached_property
-    def _expected(self) -> dict[tuple[int, int], tuple[int, int, bytes]]:
-        """Return, by lease and chunk number, the grant, its chunk, and the result."""
+    def _expected(self) -> dict[tuple[int, int], tuple[int, int, bytes, bytes]]:
+        """Return, by lease and chunk number, the grant, its chunk, the result, and what those who gave get."""
         everybody = range(len(self.workers))
         return {
             (grant.lease, grant.first_chunk + chunk): (
                 number,
                 chunk,
-                self._datagram(_RESULT, number, chunk, everybody),
+                self._datagram(wire.RESULT, number, chunk, everybody),
+                self._datagram(wire.ACKNOWLEDGEMENT, number, chunk, everybody),
             )
             for number, grant in enumerate(self.model.grants)
             for chunk in range(grant.chunks)
@@ -224,9 +232,13 @@ class World:
             lease, number = struct.unpack_from(">BI", frame, HEADERS + 1)
             if (lease, number) not in self._expected:
                 return None
-            grant, chunk, expected = self._expected[lease, number]
-            right = frame[HEADERS:] == expected
-            return self._packet(_Packet(worker=self._rank_of[node], grant=grant, chunk=chunk, right=right))
+            rank = self._rank_of[node]
+            grant, chunk, result, acknowledgement = self._expected[lease, number]
+            awaited = acknowledgement if self._type(rank) == wire.GIVE else result
+            if frame[HEADERS] != awaited[0]:  # a switch that has lost its registers does not know who gives
+                return None
+            right = frame[HEADERS:] == awaited
+            return self._packet(_Packet(worker=rank, grant=grant, chunk=chunk, right=right))
         far = self.topology.port_towards(node, self.switches[switch])
         return self._packet(_Packet(self.switches.index(node), far, frame))
 

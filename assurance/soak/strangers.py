@@ -117,14 +117,18 @@ class Stranger:
         return _with_checksums(frame)
 
     def _size(self, frame: _Frame) -> _Frame:
-        # Not with the other bits of an integer alone: packets of that length may have them.
-        frame[_KIND] ^= np.uint8(self._draw.choice((1, 2, 3, 5, 6, 7)))
+        # Not with the other bits of an integer alone: packets of that length may have them. Without values, all sizes
+        # have one length.
+        others = (1, 2, 3, 5, 6, 7) if len(frame) > HEADERS + wire.HEADER.itemsize else (1, 3, 5, 7)
+        frame[_KIND] ^= np.uint8(self._draw.choice(others))
         return self._with_other_values(frame)
 
     # -- forged: other values, and a right checksum
 
     def _type(self, frame: _Frame) -> _Frame:
-        frame[_KIND] ^= np.uint8(self._draw.integers(1, 16) << 4)
+        others = np.arange(16)
+        own = _FROM_MEMBERS if frame[_KIND] >> 4 in _FROM_MEMBERS else [frame[_KIND] >> 4]
+        frame[_KIND] = frame[_KIND] & 0x0F | self._draw.choice(others[~np.isin(others, own)]) << 4
         return self._with_other_values(frame)
 
     def _lease_id(self, frame: _Frame) -> _Frame:
@@ -245,13 +249,15 @@ class Tap:
                 or frame[_IP_SOURCE:_UDP_SOURCE].tobytes() != addresses
             ):
                 continue
-            if frame[_KIND] >> 4 == wire.RESULT:
+            msg_type = frame[_KIND] >> 4
+            if msg_type in (wire.RESULT, wire.ACKNOWLEDGEMENT):
                 passing[link] = frame
                 if link in self._passed:
                     self._send(far, self._passed[link], time)
             else:
                 frame[_IP_SOURCE:_UDP_SOURCE] = np.roll(frame[_IP_SOURCE:_UDP_SOURCE], 4)
-                frame[_KIND] |= wire.RESULT << 4
+                answer = wire.ACKNOWLEDGEMENT if msg_type == wire.TAKE else wire.RESULT  # of its length
+                frame[_KIND] ^= (msg_type ^ answer) << 4
                 self._send(near, _with_values(frame, self._draw), time)
         self._passed |= passing
 
@@ -307,6 +313,7 @@ _MALFORMED: tuple[_Forge, ...] = (
     *(Stranger._flipped, Stranger._truncated, Stranger._padded, Stranger._noise),
     Stranger._size,
 )
+_FROM_MEMBERS = (wire.UPDATE, wire.GIVE, wire.TAKE)
 _UPDATES: tuple[_Forge, ...] = (
     *_MALFORMED,
     *(Stranger._type, Stranger._lease_id, Stranger._old_chunk, Stranger._beyond),

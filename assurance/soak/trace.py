@@ -9,6 +9,14 @@ from fanin.simulator.links import Packets, Transit
 from fanin.workers import wire
 from fanin.workers.wire import HEADERS
 
+_TYPES = {
+    wire.UPDATE: "update",
+    wire.RESULT: "result",
+    wire.GIVE: "give",
+    wire.TAKE: "take",
+    wire.ACKNOWLEDGEMENT: "acknowledgement",
+}
+
 
 class Trace:
     """An observer that writes a line for each packet that arrives: microseconds, link, content."""
@@ -34,9 +42,10 @@ class Trace:
                 continue
             what = wire.as_packets(store.rows[packet : packet + 1, HEADERS : HEADERS + size])[0]
             kind, index = int(what["kind"]), int(what["pool_index"])
+            values = f" values {what['values'][0]}, {what['values'][1]} …" if wire.VALUES[size] else ""
             self._file.write(
-                f"{moment / 1e6:14.6f} {self._links[link]:16} {'result' if kind >> 4 else 'update'} "
+                f"{moment / 1e6:14.6f} {self._links[link]:16} {_TYPES.get(kind >> 4, 'other')} "
                 f"lease {what['lease']} chunk {what['tsi']} slot {index & 0x7FFF} version {index >> 15} "
-                f"e0 {what['e0']} values {what['values'][0]}, {what['values'][1]} …"
+                f"e0 {what['e0']}{values}"
                 f"{' saturated' if kind & wire.SATURATED else ''}\n"
             )

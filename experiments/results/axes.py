@@ -125,6 +125,7 @@ _TIMES = (
     "restart",
     "copy_time",
     "compute_time",
+    "stall_time",
     "launch",
     "service_time",
 )

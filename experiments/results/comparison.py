@@ -19,7 +19,9 @@ from fanin.experiments.results.files import ResultsError
 from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.settings import KeyPath, Settings
 
+# A training's time is that of its steps, of which sums are a part.
 MEASURES = (
+    "step_seconds",
     "median_seconds",
     "wire_bytes_per_worker",
     "retransmissions",
@@ -71,8 +73,11 @@ class PointComparison:
 
     @property
     def time(self) -> Difference:
-        """Return the difference of the time of an all-reduce."""
-        return self.differences[MEASURES.index("median_seconds")]
+        """Return the difference of the time of an all-reduce, or of a step if that has grown more, beyond noise."""
+        by_column = {one.column: one for one in self.differences}
+        time, step = by_column["median_seconds"], by_column.get("step_seconds")
+        worse = step and step.beyond_noise and step.before and step.after / step.before > (time.ratio or 0)
+        return step if step and worse else time
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,8 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, processes: int | 
     for point in scenario.points:
         if point.key in there:
             continue
-        seconds = point_seconds(point, speed)
+        with failing("sweep", ToolError):
+            seconds = point_seconds(point, speed)
         needed = memory_of(point) if point.world == "virtual" else None
         if isnan(seconds):
             unknown += 1

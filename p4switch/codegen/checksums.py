@@ -37,11 +37,14 @@ class ChecksumWriter:
             total = next(total for checksum, total in self.sums.items() if checksum.calculation == name)
             self._write_is_partial(out, name, total)
             self._write_pseudo_sum(out, name, total)
+            self._write_leaves_partial(out, name, total)
         self._write_reads(out)
         for verify in (True, False):
             head = "verify_checksums" if verify else "update_checksums"
             with out.block(f"static void {head}(struct state *s, struct packet *p)"):
                 out.line("(void)s, (void)p;")
+                if not verify:
+                    out.line("p->partial_to = UINT32_MAX;")
                 for checksum in self.layout.program.checksums:
                     if checksum.verify if verify else checksum.update:
                         self._write_checksum(out, checksum, verify)
@@ -88,6 +91,49 @@ class ChecksumWriter:
                     out.line("    return false;")
                     out.line(f"at += {program.headers[header].type.width // 8};")
             out.line(f"return at == {'p->payload' if total.payload else 'p->end'};")
+        out.line()
+
+    def _write_leaves_partial(self, out: Writer, name: str, total: TransportSum) -> None:
+        """Write a test that the sender's card would sum the same in the packet that leaves."""
+        program, layout = self.layout.program, self.layout
+        kind, order = program.field_type(total.field), program.deparser.order
+        function = self.names.identifier("leaves_partial_", name)
+        out.comment(
+            "Whether this checksum may leave partial: of what leaves, exactly what is summed follows its header."
+        )
+        out.line("UNUSED_STATIC")
+        with out.block(f"bool {function}(struct state *s, struct packet *p)"):
+            behind = order[order.index(total.field.header) + 1 :] if total.field.header in order else ()
+            summed = [header for header in behind if header in total.following]
+            if total.payload or not behind or tuple(summed) != total.following or layout.varbits:
+                out.line("(void)s, (void)p;")
+                out.line("return false;")
+            else:
+                tests = [
+                    layout.is_valid(total.field.header),
+                    self.calculations.all_valid(total.pseudo),
+                    f"p->checksum == {self._place(total.field)}",
+                    f"s->base.checksum_offset == {kind.offset // 8}",
+                ]
+                out.line(f"if (!({' && '.join(tests)}))")
+                out.line("    return false;")
+                out.line("uint32_t length = 0;")
+                last = max(map(order.index, (total.field.header, *total.following)))
+                for header in order[: last + 1]:
+                    condition = f"if ({layout.is_valid(header)})"
+                    if header in behind and header not in summed:
+                        out.line(condition)
+                        out.line("    return false;")
+                    else:
+                        out.line(condition)
+                        out.line(f"    length += {program.headers[header].type.width // 8};")
+                out.line("if (p->truncate_to != UINT32_MAX)")
+                out.line("    return p->truncate_to == length;")
+                out.line(
+                    "return p->payload == p->end"
+                    + "".join(f" && !{layout.is_valid(h)}" for h in order[last + 1 :])
+                    + ";"
+                )
         out.line()
 
     def _write_pseudo_sum(self, out: Writer, name: str, total: TransportSum) -> None:
@@ -227,8 +273,10 @@ class ChecksumWriter:
     def _write_partial_update(self, out: Writer, checksum: Checksum, call: str) -> None:
         count = len(self.layout.program.deparser.order)
         stands = f"stands_as_it_leaves(p, deparser_order, {count})"
-        with out.block(f"if (p->checksum && {self._is_partial(checksum)} && {stands})"):
+        leaves = f"{self.names.identifier('leaves_partial_', checksum.calculation)}(s, p)"
+        with out.block(f"if (p->checksum && (({self._is_partial(checksum)} && {stands}) || {leaves}))"):
             out.line(f"p->partial_sum = {self._pseudo_sum(checksum)};")
+            out.line("p->partial_to = p->truncate_to;")
             self._write_put(out, checksum, "p->partial_sum")
         with out.block("else"):
             self._write_put(out, checksum, call)

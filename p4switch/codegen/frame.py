@@ -204,7 +204,8 @@ def _write_deparse(out: Writer, layout: Layout, actions: ActionWriter) -> None:
         out.line("uint8_t *checksum = kept_checksum(p, first, s->base.checksum_offset);")
         with out.block("if (length > p->truncate_to)"):
             out.line("length = p->truncate_to;")
-            out.line("checksum = NULL;")
+            out.line("if (p->partial_to != p->truncate_to)")
+            out.line("    checksum = NULL;")
         with out.block("if (length > LONGEST_PACKET)"):
             out.trace(RecordKind.TOO_LONG, "length")
             out.line('report_drop(&s->base.drops.too_long, "it has grown beyond the longest packet");')

@@ -299,6 +299,7 @@ class Layout:
             )
             out.line("uint8_t *checksum;", "a partial checksum, see emit_function")
             out.line("uint16_t partial_sum;", "its value on arrival, or after an update")
+            out.line("uint32_t partial_to;", "the most bytes sent of a packet that it covers")
             out.line("uint32_t length, ingress_length;")
             out.line("uint32_t longest, truncate_to;", "the most bytes of a clone; the most bytes sent")
             out.line("uint64_t now;")

@@ -284,7 +284,8 @@ class SwitchPort(Generic[_End]):
         worker = self.participant
         if not isinstance(worker, Worker) or worker.turn is None or self._checksums:
             return None
-        headers = {size: self._flow.header(size) for size in wire.VALUES}
+        # Only gathers and scatters have packets without values, and C leaves these to Python.
+        headers = {size: self._flow.header(size) for size, values in wire.VALUES.items() if values}
         return StationInC(*worker.turn, headers, _TYPE, _PROTOCOL, self._ends)
 
     @property

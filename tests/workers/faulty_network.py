@@ -15,6 +15,7 @@ from fanin.workers.engines.reference import NumpyEngine
 from fanin.workers.lease import Lease
 from fanin.workers.protocol import Worker
 from fanin.workers.recovery import Recovery
+from fanin.workers.tensor import Partition
 from tests.workers.model_switch import PARENT, ModelSwitch
 
 LEASE = 7
@@ -48,6 +49,7 @@ class Network:
         non_finite: Literal["raise", "propagate"] = "raise",
         switch: type[ModelSwitch] = ModelSwitch,
         engine: Callable[[State], Engine] = NumpyEngine,
+        growth: int | None = None,
     ) -> None:
         self.faults = faults
         self.random = random.Random(seed)
@@ -68,6 +70,7 @@ class Network:
                 recovery,
                 non_finite=non_finite,
                 engine=engine,
+                growth=growth,
             )
             for rank in range(count)
         ]
@@ -157,13 +160,23 @@ class Network:
     # -- what tests call
 
     def all_reduce(
-        self, inputs: Sequence[NDArray[np.float32]], skew: float = 0.0, calls: Sequence[str] | None = None
+        self,
+        inputs: Sequence[NDArray[np.float32]],
+        skew: float = 0.0,
+        calls: Sequence[str] | None = None,
+        partitions: Sequence[Partition] | None = None,
     ) -> list[NDArray[np.float32]]:
-        """Every worker begins within `skew` seconds; the results, by rank. calls: what each says that it is for."""
+        """Every worker begins within `skew` seconds; the results, by rank.
+
+        calls: what each says that it is for. partitions: what each owns; a gather takes place in its input.
+        """
         begun = []
 
         def begin(rank: int) -> None:
-            self.workers[rank].start(inputs[rank], self.now, call=calls[rank] if calls else "")
+            partition = partitions[rank] if partitions else None
+            out = inputs[rank] if partition and partition.operation == "gather" else None
+            call = calls[rank] if calls else ""
+            self.workers[rank].start(inputs[rank], self.now, out, call, partition)
             begun.append(rank)
             self.send(rank)
 

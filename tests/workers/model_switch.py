@@ -8,7 +8,8 @@ import struct
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-UPDATE, RESULT = 0, 1
+UPDATE, RESULT, GIVE, TAKE, ACKNOWLEDGEMENT = range(5)
+WITHOUT_VALUES = TAKE, ACKNOWLEDGEMENT
 HEADER = struct.Struct(">BBIHbBI")
 NOT_QUANTIZABLE = 0x80
 # By the field `size`: how many integers, of how many bits.
@@ -36,8 +37,12 @@ class Packet:
         first, lease, chunk, pool_index, e0, e1, call = HEADER.unpack_from(datagram)
         size = first & 7
         count, bits = VALUES[size]
-        assert len(datagram) == HEADER.size + count * bits // 8
-        values = struct.unpack_from(f">{count}{'hi'[bits == 32]}", datagram, HEADER.size)
+        if first >> 4 in WITHOUT_VALUES:
+            assert len(datagram) == HEADER.size
+            values: tuple[int, ...] = (0,) * count
+        else:
+            assert len(datagram) == HEADER.size + count * bits // 8
+            values = struct.unpack_from(f">{count}{'hi'[bits == 32]}", datagram, HEADER.size)
         return cls(
             first >> 4,
             bool(first & 8),
@@ -57,6 +62,8 @@ class Packet:
         index = self.version << 15 | self.slot
         header = HEADER.pack(first, self.lease, self.chunk, index, self.e0, self.e1, self.call)
         letter = "hi"[VALUES[self.size][1] == 32]
+        if self.msg_type in WITHOUT_VALUES:
+            return header
         return header + struct.pack(f">{len(self.values)}{letter}", *self.values)
 
     def plus(self, other: "Packet") -> "Packet":
@@ -77,6 +84,7 @@ class Cell:
     packet: Packet
     seen: set[int]
     done: bool = False
+    types: dict[int, int] = field(default_factory=dict)  # of each child's update
 
 
 @dataclass
@@ -99,7 +107,7 @@ class ModelSwitch:
         return self.result(packet) if port == PARENT else self.update(port, packet)
 
     def update(self, port: int, packet: Packet) -> list[tuple[int, bytes]]:
-        assert packet.msg_type == UPDATE
+        assert packet.msg_type in (UPDATE, GIVE, TAKE)
         key = packet.slot, packet.version
         cell = self.cells.get(key)
         if (
@@ -116,35 +124,46 @@ class ModelSwitch:
         elif cell.packet.size != packet.size:
             return self.drop("bad size")
         elif cell.done:
-            return [(port, cell.packet.encode())]
+            return [self.answer(cell, port, packet.msg_type)]
         elif port in cell.seen:
             if not self.root and len(cell.seen) == self.children:
-                return [(PARENT, cell.packet.encode())]
+                return self.up(cell)
             return self.drop("duplicate")
         else:
             cell.packet = cell.packet.plus(packet)
             cell.seen.add(port)
+        cell.types[port] = packet.msg_type
         return self.complete(cell) if len(cell.seen) == self.children else []
 
     def complete(self, cell: Cell) -> list[tuple[int, bytes]]:
         if not self.root:
-            return [(PARENT, cell.packet.encode())]
+            return self.up(cell)
         cell.packet = replace(cell.packet, msg_type=RESULT)
         cell.done = True
-        return self.multicast(cell.packet)
+        return self.multicast(cell)
+
+    def up(self, cell: Cell) -> list[tuple[int, bytes]]:
+        [kind, *others] = set(cell.types.values())
+        return [(PARENT, replace(cell.packet, msg_type=UPDATE if others else kind).encode())]
 
     def result(self, packet: Packet) -> list[tuple[int, bytes]]:
-        assert packet.msg_type == RESULT
+        assert packet.msg_type in (RESULT, ACKNOWLEDGEMENT)
         cell = self.cells.get((packet.slot, packet.version))
         if cell is None or cell.packet.chunk != packet.chunk or cell.done:
             return self.drop("stale result")
         if cell.packet.call != packet.call:
             return self.drop("mismatch")
         cell.packet, cell.done = packet, True
-        return self.multicast(packet)
+        return self.multicast(cell)
 
-    def multicast(self, packet: Packet) -> list[tuple[int, bytes]]:
-        return [(port, packet.encode()) for port in range(self.children)]
+    def multicast(self, cell: Cell) -> list[tuple[int, bytes]]:
+        return [self.answer(cell, port, cell.types.get(port, UPDATE)) for port in range(self.children)]
+
+    def answer(self, cell: Cell, port: int, asked: int) -> tuple[int, bytes]:
+        """The cell's result for a child that sent this type of update."""
+        return port, replace(
+            cell.packet, msg_type=ACKNOWLEDGEMENT if asked == GIVE else cell.packet.msg_type
+        ).encode()
 
     def drop(self, reason: str) -> list[tuple[int, bytes]]:
         self.drops[reason] += 1

@@ -277,7 +277,8 @@ def test_reduce_scatter_gives_each_its_part(comms: list[Communicator], dtype: st
         expected = whole.sum(axis=0, dtype=dtype) if op == "sum" else getattr(whole, op)(axis=0)
     results = everywhere(comms, lambda comm: comm.reduce_scatter(of(comm.rank, dtype, shape), op))
     assert [result.shape for result in results] == [(2, 300)] * N
-    np.testing.assert_allclose(np.concatenate(results), expected, atol=0.05 if op == "mean" else 0)
+    bound = {"float16": 0.05, "float32": 1e-3}.get(dtype, 0)
+    np.testing.assert_allclose(np.concatenate(results), expected, atol=bound)
 
 
 def test_nobody_passes_a_barrier_before_all_have_come(comms: list[Communicator]) -> None:
@@ -480,7 +481,7 @@ def test_a_ring_is_not_waited_for_if_somebody_has_left() -> None:
         gone.append("rank 2 (process 7 on h3)")
         for comm in comms[:2]:  # the one listens, the other connects
             with pytest.raises(LeftError, match=r"^rank 2 \(process 7 on h3\) ended while rank [01] waits"):
-                comm.allgather(np.ones(3))
+                comm.allreduce(np.ones(3), "max")
 
 
 def test_with_more_workers_than_sums_are_exact_for_integers_go_round_the_ring(
@@ -489,12 +490,11 @@ def test_with_more_workers_than_sums_are_exact_for_integers_go_round_the_ring(
     monkeypatch.setattr(exact, "MAX_WORKERS", 1)
     with job(2) as (comms, _):
 
-        def do(comm: Communicator) -> tuple[int, list[int], list[int]]:
+        def do(comm: Communicator) -> tuple[int, list[int]]:
             summed = comm.allreduce(np.array([1, -5]) * (comm.rank + 1))
-            sent = comm.broadcast(np.array([7, comm.rank], np.int8))
-            return comm._place.statistics.all_reduces, summed.tolist(), sent.tolist()
+            return comm._place.statistics.all_reduces, summed.tolist()
 
-        assert everywhere(comms, do) == [(0, [3, -15], [7, 0])] * 2
+        assert everywhere(comms, do) == [(0, [3, -15])] * 2
 
 
 def test_without_the_ring_no_port_is_opened() -> None:

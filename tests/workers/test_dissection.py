@@ -45,6 +45,15 @@ def test_scapy_reads_what_a_worker_sends(values):
     assert packet.values == list(range(-5, values - 5))
 
 
+@pytest.mark.parametrize("msg_type", [wire.TAKE, wire.ACKNOWLEDGEMENT])
+def test_scapy_reads_packets_without_values_one_after_the_other(msg_type):
+    batch = np.zeros(2, wire.packet_dtype(0))
+    batch["kind"], batch["tsi"] = wire.kind(msg_type, 256), [8, 9]
+    first = Ether(bytes(frame(batch.tobytes())))[SwitchML]
+    assert (first.msg_type, first.size, first.tsi, first.values) == (msg_type, wire.SIZES[256], 8, [])
+    assert first.payload.tsi == 9
+
+
 @given(
     tsi=st.integers(0, 2**32 - 1),
     slot=st.integers(0, 2**15 - 1),

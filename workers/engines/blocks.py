@@ -1,11 +1,13 @@
 """The packets of one vector, written and read with numpy, many at once."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fanin.workers import wire
 from fanin.workers.agreement import DIGITS
-from fanin.workers.tensor import Tensor, span
+from fanin.workers.tensor import ALL_REDUCE, GATHER, SCATTER, Tensor, span
 from fanin.workers.values import quantization, scaling
 
 
@@ -42,10 +44,15 @@ class Blocks:
         self._out = out
         self._x_rows = self._rows(np.pad(x, (0, padding)) if padding else x)
         self._out_rows = self._rows(np.empty(x.size + padding, np.float32) if padding else out)
+        if tensor.operation == GATHER:  # in place
+            self._out_rows = self._x_rows
         self._undecided = np.ones(tensor.blocks, np.bool_)
         # By chunk, for the largest possible number of chunks: the last ones announce values that change no maximum.
         self._e0 = np.full(tensor.most_chunks, quantization.SMALLEST_EXPONENT, np.int8)
         self._e1 = np.zeros(tensor.most_chunks, np.uint8)
+        self.unquantizable = 0
+        if tensor.operation == GATHER:
+            return
         exponents, quantizable = quantization.block_exponents(self._x_rows, tensor.workers, tensor.bits)
         self._e0[: tensor.blocks] = exponents
         self._e1[: tensor.blocks] = np.where(quantizable, 0, wire.NOT_QUANTIZABLE)
@@ -64,8 +71,17 @@ class Blocks:
     def _rows(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
         return vector.reshape(self.tensor.blocks, self.tensor.values)
 
+    def types(self, chunks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the msg_type of the packets of these chunks [m]."""
+        types = np.full(len(chunks), wire.UPDATE)
+        carrying = chunks >= self.tensor.bare
+        if self.tensor.operation != ALL_REDUCE and np.count_nonzero(carrying):
+            gives = self.tensor.gives(self._blocks_of(chunks[carrying]))
+            types[carrying] = np.where(gives, wire.GIVE, wire.TAKE)
+        return types
+
     def write(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
-        """Fill in exponents and values of `packets` [m] for these chunks [m]: all among the first B, or none."""
+        """Fill in exponents and values of `packets` [m] for these chunks [m], which are all of one type and size."""
         packets["e0"] = self._e0[chunks]
         packets["e1"] = self._e1[chunks]
         packets["call"] = self._calls(chunks)
@@ -74,7 +90,12 @@ class Blocks:
             integers[:] = 0
             integers[chunks == 0, :DIGITS] = self.tensor.agreement.digits
             return
+        if packets.dtype == wire.HEADER:
+            return
         rows = span(self._blocks_of(chunks))
+        if self.tensor.operation == GATHER:
+            packets["values"].view(np.uint32)[:] = self._x_rows[rows].view(np.uint32)
+            return
         factors = self._factors[rows] if chunks[0] >= self.tensor.lead else self._expected_factors(rows)
         integers = quantization.quantize(self._x_rows[rows], factors)
         undefined = np.isnan(factors)
@@ -108,6 +129,12 @@ class Blocks:
             How many packets announce that some worker cannot quantize a block.
         """
         unsummed = 0
+        if self.tensor.operation == GATHER:
+            carrying = chunks >= self.tensor.bare
+            if packets.dtype != wire.HEADER and np.count_nonzero(carrying):
+                rows = span(self._blocks_of(chunks[carrying]))
+                self._out_rows[rows] = packets["values"][carrying].view(np.float32)
+            return unsummed
         announcing = chunks < self.tensor.blocks
         carrying = chunks >= self.tensor.lead
         if np.count_nonzero(announcing):
@@ -119,7 +146,14 @@ class Blocks:
             chunks, packets = chunks[carrying], packets[carrying]
         if len(chunks):
             rows = span(self._blocks_of(chunks))
-            factors, integers = self._factors[rows], wire.integers(packets, self.tensor.bits)
+            factors = self._factors[rows]
+            if packets.dtype == wire.HEADER:  # the sums of these blocks are for others
+                unquantizable = self._blocks_of(chunks[np.isnan(factors)])
+                self._out_rows[unquantizable] = self._x_rows[unquantizable]
+                return unsummed
+            integers = wire.integers(packets, self.tensor.bits)
+            if self.tensor.operation == SCATTER:
+                integers = self._with_own(integers, rows, factors)
             if np.count_nonzero(left_out := np.isnan(factors)):
                 values = np.empty_like(self._out_rows[rows])
                 quantization.dequantize(integers, factors, values)
@@ -130,6 +164,14 @@ class Blocks:
             if not isinstance(rows, slice):  # a copy
                 self._out_rows[rows] = values
         return unsummed
+
+    def _with_own(
+        self, integers: NDArray[Any], rows: slice | NDArray[np.int64], factors: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return sums of the others' integers and of this worker's own, which were not sent."""
+        own = quantization.quantize(self._x_rows[rows], np.where(np.isnan(factors), 0, factors))
+        sums: NDArray[np.float64] = integers + own
+        return sums
 
     def _learn(
         self, blocks: NDArray[np.int64], largest: NDArray[np.int8], quantizable: NDArray[np.bool_]
@@ -160,9 +202,15 @@ class Blocks:
 
     def _blocks_of(self, chunks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the blocks whose values these chunks carry: all chunks are among the first B, or none is."""
+        if self.tensor.operation == GATHER:
+            return chunks - 1
         if not self.tensor.delayed:
             return chunks - self.tensor.lead
-        return chunks if chunks[0] < self.tensor.lead else self.missed[chunks - self.tensor.lead]
+        return (
+            chunks
+            if not len(chunks) or chunks[0] < self.tensor.lead
+            else self.missed[chunks - self.tensor.lead]
+        )
 
     def complete(self) -> None:
         """Complete the caller's array after every result has been read."""

@@ -19,6 +19,7 @@ from fanin.workers.recovery import Recovery, Timers
 from fanin.workers.tensor import Tensor
 
 NONE = -1  # no chunk
+CARRYING, LEADING, BARE = range(3)  # State.packets
 
 UDP_SEGMENT, UDP_GRO = 103, 104  # linux/udp.h; Python's socket module does not name them
 MAX_ERRORS = 16  # how many are skipped in a row
@@ -136,7 +137,10 @@ class State:
         totals: Counters since the lease began.
         awaited: The chunk whose result is awaited, by place in the window (chunk mod W), or NONE.
         carrying: The last packet sent with values, by place.
-        leading: The last packet sent without values, by place; of the smaller size.
+        leading: The last packet sent with zeros only, by place; of the smaller size.
+        bare: The last packet sent without values, by place.
+        kept_in: In which of `packets` the last packet sent is, by place.
+        packets: These three: carrying, leading and bare.
     """
 
     def __init__(self, lease: Lease, recovery: Recovery) -> None:
@@ -150,10 +154,12 @@ class State:
         self.carrying = self._packets(lease.values)
         smallest = min(wire.SIZES)
         self.leading = self.carrying if lease.block(32) == smallest else self._packets(smallest)
+        self.bare = self._packets(0)
+        self.kept_in = np.full(lease.window, CARRYING, np.uint8)
+        self.packets = self.carrying, self.leading, self.bare
 
     def _packets(self, values: int) -> NDArray[np.void]:
         packets = np.zeros(self.lease.window, wire.packet_dtype(values))
-        packets["kind"] = wire.kind(wire.UPDATE, values)
         packets["lease"] = self.lease.id
         return packets
 
@@ -231,8 +237,8 @@ class Engine(Protocol):
         It is not defined for a vector whose blocks all fit into the window.
         """
 
-    def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
-        """Return the packets [m] of chunks [m] that are sent for the first time.
+    def pack(self, chunks: NDArray[np.int64], now: float) -> list[NDArray[np.void]]:
+        """Return the packets of chunks [m] that are sent for the first time, in batches of one size.
 
         Either all chunks are among the first B, or none is.
         """

@@ -13,7 +13,7 @@
 
 enum { SMALLEST_EXPONENT = -128, LARGEST_EXPONENT = 127, NOT_QUANTIZABLE = 0x80, NO_CALL = 0, NONE = -1 };
 enum { HEADROOM = 1, SLACK = 2 }; /* scaling.py */
-enum { SATURATED = 0x08, OF_16_BITS = 0x04, SMALL_RESULT = 0x11, LARGE_RESULT = 0x13, VERSION_SHIFT = 15 }; /* wire.py */
+enum { SATURATED = 0x08, OF_16_BITS = 0x04, SIZE_SMALL = 1, SIZE_LARGE = 3, TYPE_SHIFT = 4, VERSION_SHIFT = 15 }; /* wire.py */
 #define LARGEST_SUM 2147483647.0
 #define LARGEST_SUM_16 32767.0
 #define ALPHA 0.125 /* recovery.py */
@@ -30,8 +30,20 @@ SHARE_NUMBER(HEADROOM);
 SHARE_NUMBER(SLACK);
 SHARE_NUMBER(SATURATED);
 SHARE_NUMBER(OF_16_BITS);
-SHARE_NUMBER(SMALL_RESULT);
-SHARE_NUMBER(LARGE_RESULT);
+SHARE_NUMBER(SIZE_SMALL);
+SHARE_NUMBER(SIZE_LARGE);
+SHARE_NUMBER(TYPE_SHIFT);
+SHARE_NUMBER(UPDATE);
+SHARE_NUMBER(RESULT);
+SHARE_NUMBER(GIVE);
+SHARE_NUMBER(TAKE);
+SHARE_NUMBER(ACKNOWLEDGEMENT);
+SHARE_NUMBER(ALL_REDUCE);
+SHARE_NUMBER(GATHER);
+SHARE_NUMBER(SCATTER);
+SHARE_NUMBER(CARRYING);
+SHARE_NUMBER(LEADING);
+SHARE_NUMBER(BARE);
 SHARE_NUMBER(VERSION_SHIFT);
 SHARE_NUMBER(SMALL);
 SHARE_NUMBER(LARGE);
@@ -59,19 +71,22 @@ SHARE_STRUCT(totals,
              FIELD(received) FIELD(received_bytes) FIELD(sent) FIELD(sent_bytes)
              FIELD(accepted) FIELD(saturated) FIELD(ignored) FIELD(spent))
 SHARE_STRUCT(buffers, FIELD(x) FIELD(out) FIELD(kept) FIELD(elements))
-SHARE_STRUCT(tensor, FIELD(expected) FIELD(agreement) FIELD(delayed) FIELD(signature) FIELD(most_chunks) FIELD(values) FIELD(bits))
+SHARE_STRUCT(tensor, FIELD(expected) FIELD(agreement) FIELD(delayed) FIELD(signature) FIELD(most_chunks) FIELD(values) FIELD(bits)
+             FIELD(operation) FIELD(first) FIELD(end))
+SHARE_STRUCT(batch, FIELD(count) FIELD(kept_in) FIELD(size))
 SHARE_STRUCT(work,
              FIELD(awaited) FIELD(times_sent) FIELD(backoffs) FIELD(sendings)
              FIELD(first_sent) FIELD(last_sent) FIELD(timeouts) FIELD(lost_at)
-             FIELD(measured) FIELD(leading) FIELD(carrying) FIELD(ready) FIELD(held)
+             FIELD(measured) FIELD(kept_in) FIELD(packets) FIELD(ready) FIELD(held)
              FIELD(congestion) FIELD(gate)
              FIELD(rtt) FIELD(timers) FIELD(progress) FIELD(totals)
              FIELD(initial_rto) FIELD(min_rto) FIELD(max_rto) FIELD(granularity) FIELD(give_up)
-             FIELD(lease) FIELD(window) FIELD(first_slot) FIELD(words) FIELD(workers) FIELD(earliest_chunk)
+             FIELD(lease) FIELD(window) FIELD(first_slot) FIELD(workers) FIELD(earliest_chunk)
              FIELD(last_chunk)
              FIELD(x_tail) FIELD(out_tail) FIELD(e0) FIELD(e1) FIELD(factors) FIELD(accepted) FIELD(missed)
              FIELD(x) FIELD(out) FIELD(copy) FIELD(expected) FIELD(agreement)
-             FIELD(delayed) FIELD(values) FIELD(bits) FIELD(call) FIELD(whole_blocks) FIELD(rest) FIELD(blocks) FIELD(lead)
+             FIELD(delayed) FIELD(values) FIELD(bits) FIELD(words) FIELD(call) FIELD(operation) FIELD(first)
+             FIELD(end) FIELD(whole_blocks) FIELD(rest) FIELD(blocks) FIELD(lead)
              FIELD(undecided) FIELD(missed_count) FIELD(ready_count))
 
 static uint16_t load16(const uint8_t *from)
@@ -180,6 +195,23 @@ BY_PROCESSOR static void dequantize_16(const uint8_t *restrict from, double fact
         out[i] = (float)((double)(int16_t)load16(from + 2 * i) * inverse);
 }
 
+/* Dequantizes sums of the others' integers and of this worker's own, which were not sent. */
+BY_PROCESSOR static void dequantize_with(const uint8_t *restrict from, const float *restrict x, double factor, int64_t count,
+                                         float *restrict out)
+{
+    double inverse = 1 / factor;
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (float)(((double)(int32_t)load32(from + 4 * i) + rint((double)x[i] * factor)) * inverse);
+}
+
+BY_PROCESSOR static void dequantize_16_with(const uint8_t *restrict from, const float *restrict x, double factor,
+                                            int64_t count, float *restrict out)
+{
+    double inverse = 1 / factor;
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (float)(((double)(int16_t)load16(from + 2 * i) + rint((double)x[i] * factor)) * inverse);
+}
+
 /* -- recovery.py -------------------------------------------------------------------------------------------------- */
 
 static void sample(struct work *w, double rtt, double share)
@@ -262,7 +294,11 @@ static void stop_timers(struct work *w, const int64_t *numbers, int64_t count, d
 
 /* -- blocks.py ---------------------------------------------------------------------------------------------------- */
 
-bool is_bare(const struct work *w, int64_t chunk) { return chunk < w->lead && !w->delayed; }
+/* Returns whether a chunk carries none of the vector's values. */
+static bool is_bare(const struct work *w, int64_t chunk)
+{
+    return w->operation == GATHER ? !chunk : chunk < w->lead && !w->delayed;
+}
 
 static uint32_t call_of(const struct work *w, int64_t chunk)
 {
@@ -272,9 +308,22 @@ static uint32_t call_of(const struct work *w, int64_t chunk)
 /* Returns the block whose values a chunk carries that is not bare. */
 static int64_t block_of(const struct work *w, int64_t chunk)
 {
+    if (w->operation == GATHER)
+        return chunk - 1;
     if (!w->delayed)
         return chunk - w->lead;
     return chunk < w->lead ? chunk : w->missed[chunk - w->lead];
+}
+
+/* Returns whether this worker owns a block. */
+static bool owns(const struct work *w, int64_t block) { return block >= w->first && block < w->end; }
+
+/* Returns the msg_type of the update of a chunk. */
+static int type_of(const struct work *w, int64_t chunk)
+{
+    if (w->operation == ALL_REDUCE || is_bare(w, chunk))
+        return UPDATE;
+    return owns(w, block_of(w, chunk)) == (w->operation == GATHER) ? GIVE : TAKE;
 }
 
 /* Returns the factor for a block's values in a chunk. NaN: zeros are sent instead of the values. */
@@ -305,15 +354,29 @@ static void learn(struct work *w, int64_t block, int largest, bool quantizable)
     w->progress->unsummed += !quantizable;
 }
 
+/* Stores a block's result. `values` is NULL if the sum is for others. */
 static void read_values(struct work *w, const uint8_t *values, int64_t block)
 {
     float *out = w->out + block * w->values;
-    if (isnan(w->factors[block])) { /* the result is the worker's own values */
-        memmove(out, w->x + block * w->values, (size_t)(block < w->whole_blocks ? w->values : w->rest) * sizeof *out);
+    const float *x = block < w->whole_blocks ? w->x + block * w->values : w->x_tail;
+    size_t bytes = (size_t)(block < w->whole_blocks ? w->values : w->rest) * sizeof *out;
+    if (w->operation == GATHER) {
+        if (values)
+            memcpy(out, values, bytes);
         return;
     }
+    if (isnan(w->factors[block])) { /* the result is the worker's own values */
+        memmove(out, x, bytes);
+        return;
+    }
+    if (!values)
+        return;
     float *to = block < w->whole_blocks ? out : w->out_tail;
-    if (w->bits == 16)
+    if (w->operation == SCATTER && w->bits == 16)
+        dequantize_16_with(values, x, w->factors[block], w->values, to);
+    else if (w->operation == SCATTER)
+        dequantize_with(values, x, w->factors[block], w->values, to);
+    else if (w->bits == 16)
         dequantize_16(values, w->factors[block], w->values, to);
     else
         dequantize(values, w->factors[block], w->values, to);
@@ -323,15 +386,22 @@ static void read_values(struct work *w, const uint8_t *values, int64_t block)
 
 /* -- reference.py ------------------------------------------------------------------------------------------------- */
 
-int64_t packet_size(const struct work *w, int64_t chunk)
+/* Returns the words in a packet with the values of a chunk. */
+static int64_t words_of(const struct work *w, int64_t chunk)
 {
-    return HEADER + 4 * (is_bare(w, chunk) && w->words > SMALL ? SMALL : w->words);
+    return is_bare(w, chunk) && w->words > SMALL ? SMALL : w->words;
 }
 
 /* Returns OF_16_BITS if a chunk carries such integers, else 0. */
 static uint8_t of_16_bits(const struct work *w, int64_t chunk)
 {
     return w->bits == 16 && !is_bare(w, chunk) ? OF_16_BITS : 0;
+}
+
+/* Returns the first byte of a packet of a chunk, unsaturated. */
+static uint8_t kind_of(const struct work *w, int64_t chunk, int type)
+{
+    return (uint8_t)(type << TYPE_SHIFT | (words_of(w, chunk) == SMALL ? SIZE_SMALL : SIZE_LARGE) | of_16_bits(w, chunk));
 }
 
 static uint32_t pool_index(const struct work *w, int64_t number)
@@ -352,6 +422,10 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     w->delayed = t->delayed;
     w->values = t->values;
     w->bits = t->bits;
+    w->words = t->values * t->bits / 32;
+    w->operation = t->operation;
+    w->first = t->first;
+    w->end = t->end;
     w->call = (uint32_t)(t->signature + w->progress->calls);
     w->progress->disagree = w->progress->unsummed = 0;
     w->progress->first_chunk = first_chunk;
@@ -359,7 +433,9 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     w->whole_blocks = elements / w->values;
     w->rest = elements % w->values;
     w->blocks = w->whole_blocks + (w->rest > 0);
-    w->lead = w->blocks < w->window ? w->blocks : w->window;
+    int64_t gathered = w->blocks + 1; /* chunks of a gather */
+    w->lead = w->operation == GATHER ? gathered : w->blocks;
+    w->lead = w->lead < w->window ? w->lead : w->window;
     w->undecided = w->delayed ? w->lead : 0;
     w->missed_count = 0;
     /* The last B chunks announce values that change no maximum. */
@@ -368,28 +444,36 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     memset(w->accepted, 0, (size_t)(w->blocks + w->lead));
     memcpy(w->x_tail, w->x + w->whole_blocks * w->values, (size_t)w->rest * sizeof *w->x);
     memset(w->x_tail + w->rest, 0, (size_t)(w->values - w->rest) * sizeof *w->x);
-    if (announce(w, w->x, elements) && !propagate)
-        return;
-    w->progress->missing = w->progress->chunks = w->delayed ? w->lead : w->blocks + w->lead;
+    if (w->operation == GATHER) {
+        memset(w->e0, SMALLEST_EXPONENT, (size_t)w->blocks);
+        memset(w->e1, 0, (size_t)w->blocks);
+        w->progress->missing = w->progress->chunks = gathered;
+    } else {
+        if (announce(w, w->x, elements) && !propagate)
+            return;
+        w->progress->missing = w->progress->chunks = w->delayed ? w->lead : w->blocks + w->lead;
+    }
     open_gate(w);
 }
 
-/* Writes the packets of chunks that are sent for the first time into their places. Either all chunks are among the first B,
- * or none is. Returns the first place if the places are consecutive, else NONE. */
-int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
+/* Writes the packets of chunks that are sent for the first time into their places, up to the first chunk of another type or
+ * size. Either all chunks are among the first B, or none is. */
+struct batch pack(struct work *w, const int64_t *chunks, int64_t count, double now)
 {
-    bool bare = is_bare(w, chunks[0]);
-    int64_t size = packet_size(w, chunks[0]);
-    uint8_t *packets = bare ? w->leading : w->carrying;
-    int64_t first = (chunks[0] + w->progress->first_chunk) % w->window;
-    bool one_by_one = true;
-    for (int64_t i = 0; i < count; i++) {
+    bool bare = is_bare(w, chunks[0]), alike = w->operation == ALL_REDUCE;
+    int type = type_of(w, chunks[0]);
+    int64_t words = words_of(w, chunks[0]);
+    struct batch batch = {.kept_in = type == TAKE ? BARE : words == SMALL ? LEADING : CARRYING};
+    batch.size = HEADER + (type == TAKE ? 0 : 4 * words);
+    for (int64_t i = 0; i < count; i++, batch.count++) {
         int64_t chunk = chunks[i], number = chunk + w->progress->first_chunk, place = number % w->window;
-        one_by_one &= place == first + i;
-        uint8_t *packet = packets + place * size;
-        struct header *header = (struct header *)packet; /* lease, and the rest of kind, are already set */
+        if (!alike && (is_bare(w, chunk) != bare || type_of(w, chunk) != type))
+            break;
+        uint8_t *packet = w->packets[batch.kept_in] + place * batch.size;
+        struct header *header = (struct header *)packet; /* lease is already set */
         uint32_t index = pool_index(w, number);
-        header->kind = (uint8_t)((header->kind & ~OF_16_BITS) | of_16_bits(w, chunk));
+        w->kept_in[place] = (uint8_t)batch.kept_in;
+        header->kind = kind_of(w, chunk, type);
         store32(header->tsi, (uint32_t)number);
         header->pool_index[0] = (uint8_t)(index >> 8);
         header->pool_index[1] = (uint8_t)index;
@@ -397,10 +481,16 @@ int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
         header->e1 = w->e1[chunk];
         store32(header->call, call_of(w, chunk));
         w->awaited[place] = number;
+        if (type == TAKE)
+            continue;
         int64_t block = bare ? NONE : block_of(w, chunk);
+        if (!bare && w->operation == GATHER) {
+            memcpy(packet + HEADER, block < w->whole_blocks ? w->x + block * w->values : w->x_tail, (size_t)w->values * 4);
+            continue;
+        }
         double factor = bare ? NAN : factor_of(w, chunk, block);
         if (isnan(factor))
-            memset(packet + HEADER, 0, (size_t)(size - HEADER));
+            memset(packet + HEADER, 0, (size_t)(batch.size - HEADER));
         if (bare && chunk == 0)
             for (int digit = 0; digit < DIGITS; digit++)
                 store32(packet + HEADER + 4 * digit, (uint32_t)w->agreement[digit]);
@@ -412,8 +502,8 @@ int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
         else
             quantize(x, factor, w->values, packet + HEADER);
     }
-    start_timers(w, chunks, count, now, chunks[0] < w->lead, !bare);
-    return one_by_one ? first : NONE;
+    start_timers(w, chunks, batch.count, now, chunks[0] < w->lead, !bare);
+    return batch;
 }
 
 /* Returns whether a fitting packet belongs to this call, and its maxima include what this worker has announced. */
@@ -441,10 +531,21 @@ static bool agreed(struct work *w, const uint8_t *packet, int64_t chunk)
     return holds;
 }
 
-/* Returns whether a datagram of this size begins like a result. */
+/* Returns whether a datagram of this size begins like a result or an acknowledgement. */
 static bool is_result(const struct header *header, int64_t size)
 {
-    return (header->kind & ~(SATURATED | OF_16_BITS)) == (size == HEADER + 4 * SMALL ? SMALL_RESULT : LARGE_RESULT);
+    int kind = header->kind & ~(SATURATED | OF_16_BITS);
+    if (size == HEADER)
+        return kind == (ACKNOWLEDGEMENT << TYPE_SHIFT | SIZE_SMALL) || kind == (ACKNOWLEDGEMENT << TYPE_SHIFT | SIZE_LARGE);
+    return kind == (RESULT << TYPE_SHIFT | (size == HEADER + 4 * SMALL ? SIZE_SMALL : SIZE_LARGE));
+}
+
+/* Returns whether a datagram has the size and the first byte of a chunk's result. */
+static bool answers(const struct work *w, const struct header *header, int64_t size, int64_t chunk)
+{
+    bool given = type_of(w, chunk) == GIVE;
+    return size == HEADER + (given ? 0 : 4 * words_of(w, chunk)) &&
+           (header->kind & ~SATURATED) == kind_of(w, chunk, given ? ACKNOWLEDGEMENT : RESULT);
 }
 
 /* Returns the first reason that applies why a datagram is not an awaited result. */
@@ -464,15 +565,15 @@ static enum reason refuse(const struct work *w, const struct header *header, int
 }
 
 /* Stores one result, which is the first for its chunk. */
-static void take(struct work *w, const uint8_t *packet, int64_t chunk)
+static void take(struct work *w, const uint8_t *packet, int64_t size, int64_t chunk)
 {
     const struct header *header = (const struct header *)packet;
     w->totals->saturated += (header->kind & SATURATED) != 0;
     int64_t missed = w->missed_count;
-    if (chunk < w->blocks)
+    if (chunk < w->blocks && w->operation != GATHER)
         learn(w, chunk, header->e0, header->e1 < NOT_QUANTIZABLE);
     if (!is_bare(w, chunk) && w->missed_count == missed)
-        read_values(w, packet + HEADER, block_of(w, chunk));
+        read_values(w, size == HEADER ? NULL : packet + HEADER, block_of(w, chunk));
 }
 
 /* Queues a chunk if its exponent is known and its slot is free; one of the two has just become true. If there are fewer
@@ -505,9 +606,7 @@ static void take_packets(struct work *w, const uint8_t *datagrams, int64_t count
         const struct header *header = (const struct header *)packet;
         int64_t number = load32(header->tsi), place = number % w->window, chunk = number - w->progress->first_chunk;
         bool awaited = w->awaited[place] == number;
-        bool fits = awaited && size == packet_size(w, chunk) &&
-                    is_result(header, size) && (header->kind & OF_16_BITS) == of_16_bits(w, chunk) &&
-                    header->lease == w->lease &&
+        bool fits = awaited && answers(w, header, size, chunk) && header->lease == w->lease &&
                     (header->pool_index[0] << 8 | header->pool_index[1]) == (int)pool_index(w, number);
         if (!fits || !is_possible(w, header, chunk) || w->accepted[chunk] || (disagreed && !chunk)) { /* in this batch, or not awaited */
             w->totals->ignored[refuse(w, header, size, chunk, awaited, fits)]++;
@@ -519,7 +618,7 @@ static void take_packets(struct work *w, const uint8_t *datagrams, int64_t count
         }
         w->accepted[chunk] = 1;
         numbers[fresh++] = number;
-        take(w, packet, chunk);
+        take(w, packet, size, chunk);
         release(w, chunk + w->lead);
         if (w->lead < w->window)
             release(w, chunk + w->window);
@@ -548,7 +647,7 @@ void take_datagrams(struct work *w, const uint8_t *datagrams, int64_t count, int
 {
     w->totals->received += count;
     w->totals->received_bytes += count * size;
-    if (size == HEADER + 4 * SMALL || size == HEADER + 4 * LARGE)
+    if (size == HEADER || size == HEADER + 4 * SMALL || size == HEADER + 4 * LARGE)
         take_packets(w, datagrams, count, size, stride, now);
     else
         w->totals->ignored[MALFORMED] += count;

@@ -17,6 +17,12 @@ struct header { /* a packet's header, in network byte order; wire.py */
 
 enum { HEADER = sizeof(struct header), SMALL = 64, LARGE = 256 }; /* the last two: words in a packet */
 
+enum { UPDATE, RESULT, GIVE, TAKE, ACKNOWLEDGEMENT }; /* msg_type; wire.py */
+
+enum { ALL_REDUCE, GATHER, SCATTER }; /* operation; tensor.py */
+
+enum { CARRYING, LEADING, BARE }; /* where a packet is kept; engine.py */
+
 enum reason { MALFORMED, OTHER_LEASE, UNKNOWN_CHUNK, IMPOSSIBLE, DUPLICATE, REASONS };
 
 enum part { WAIT, RECEIVE, UNPACK, PACK, SEND, PARTS };
@@ -64,13 +70,14 @@ struct tensor { /* tensor.py */
     int64_t signature;        /* every packet carries it, added to the call's number */
     int64_t most_chunks;      /* chunks if no exponent is as expected */
     int64_t values, bits;     /* elements of a block, and bits of an integer that travels */
+    int64_t operation, first, end; /* the last two: the blocks that this worker owns, unless it is an all-reduce */
 };
 
 struct work {
     /* Of one lease. By place in the window: */
     int64_t *awaited, *times_sent, *backoffs, *sendings;
     double *first_sent, *last_sent, *timeouts, *lost_at;
-    uint8_t *measured, *leading, *carrying; /* the last two: packets */
+    uint8_t *measured, *kept_in, *packets[3]; /* packets: by where they are kept */
     int64_t *ready;                         /* chunks to send, in order */
     int64_t *held;                          /* chunks that the congestion window holds back */
     struct congestion_window *congestion;
@@ -80,7 +87,7 @@ struct work {
     struct progress *progress;
     struct totals *totals;
     double initial_rto, min_rto, max_rto, granularity, give_up;
-    int64_t lease, window, first_slot, words, workers, earliest_chunk, last_chunk; /* words: in a packet */
+    int64_t lease, window, first_slot, workers, earliest_chunk, last_chunk;
     float *x_tail, *out_tail; /* for the last block of an all-reduce if it is not full */
     /* Memory for the largest all-reduce so far, by chunk or by block: */
     int8_t *e0;
@@ -93,15 +100,17 @@ struct work {
     float *out, *copy; /* copy: gets the sum, too, once it is complete; NULL: none */
     int8_t *expected;         /* this and the next two are the tensor's */
     const int32_t *agreement;
-    int64_t delayed, values, bits, call;
+    int64_t delayed, values, bits, words, call, operation, first, end; /* words: in a packet with values */
     int64_t whole_blocks, rest, blocks, lead, undecided, missed_count;
     int64_t ready_count;
 };
 
-bool is_bare(const struct work *w, int64_t chunk);
-int64_t packet_size(const struct work *w, int64_t chunk);
+struct batch { /* packets of one size, which are sent together */
+    int64_t count, kept_in, size;
+};
+
 void begin(struct work *w, const struct tensor *t, const struct buffers *b, int64_t first_chunk, bool propagate);
-int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now);
+struct batch pack(struct work *w, const int64_t *chunks, int64_t count, double now);
 void open_gate(struct work *w);
 void count_answers(struct work *w, int64_t count);
 void admit(struct work *w, int64_t from);

@@ -37,11 +37,13 @@ from fanin.workers.engines.engine import (
 )
 from fanin.workers.engines.reference import NumpyEngine
 from fanin.workers.recovery import RttEstimator, Timers
-from fanin.workers.tensor import Tensor
+from fanin.workers.tensor import Tensor, span
 from fanin.workers.values import quantization, scaling
 
 OPTIONS = ("-ffp-contract=off", "-lm")
 NAMES = "native.c, congestion.c, socket_loop.c and step.c"
+
+SMALL, LARGE = sorted(wire.VALUES.values())[1:]  # integers of 32 bits in a packet that has some
 
 _pointer, _int64, _double = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 
@@ -52,23 +54,36 @@ class Work(ctypes.Structure):
     _fields_ = (
         *((name, _pointer) for name in ("awaited", "times_sent", "backoffs", "sendings")),
         *((name, _pointer) for name in ("first_sent", "last_sent", "timeouts", "lost_at")),
-        *((name, _pointer) for name in ("measured", "leading", "carrying", "ready", "held")),
+        *((name, _pointer) for name in ("measured", "kept_in")),
+        ("packets", _pointer * 3),
+        *((name, _pointer) for name in ("ready", "held")),
         *((name, _pointer) for name in ("congestion", "gate")),
         *((name, _pointer) for name in ("rtt", "timers", "progress", "totals")),
         *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity", "give_up")),
-        *((name, _int64) for name in ("lease", "window", "first_slot", "words", "workers")),
+        *((name, _int64) for name in ("lease", "window", "first_slot", "workers")),
         *((name, _int64) for name in ("earliest_chunk", "last_chunk")),
         *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "missed")),
         *((name, _pointer) for name in ("x", "out", "copy", "expected", "agreement")),
         *(
             (name, _int64)
-            for name in ("delayed", "values", "bits", "call", "whole_blocks", "rest", "blocks", "lead")
+            for name in ("delayed", "values", "bits", "words", "call", "operation", "first", "end")
         ),
+        *((name, _int64) for name in ("whole_blocks", "rest", "blocks", "lead")),
         *((name, _int64) for name in ("undecided", "missed_count", "ready_count")),
     )
 
 
+class Batch(ctypes.Structure):
+    """The struct `batch` of native.h."""
+
+    _fields_ = tuple((name, _int64) for name in ("count", "kept_in", "size"))
+    count: int
+    kept_in: int
+    size: int
+
+
 _STRUCTS: dict[str, type[ctypes.Structure] | np.dtype[np.void]] = {
+    "batch": Batch,
     "buffers": Buffers,
     "congestion_window": CongestionWindow,
     "gate": Gate,
@@ -90,11 +105,15 @@ _NUMBERS = {
     "NO_CALL": wire.NO_CALL,
     "SATURATED": wire.SATURATED,
     "OF_16_BITS": wire.OF_16_BITS,
-    "SMALL": min(wire.VALUES.values()),
-    "LARGE": max(wire.VALUES.values()),
-    "SMALL_RESULT": wire.kind(wire.RESULT, min(wire.VALUES.values())),
-    "LARGE_RESULT": wire.kind(wire.RESULT, max(wire.VALUES.values())),
+    "SMALL": SMALL,
+    "LARGE": LARGE,
+    "SIZE_SMALL": wire.SIZES[SMALL],
+    "SIZE_LARGE": wire.SIZES[LARGE],
+    "TYPE_SHIFT": wire.TYPE_SHIFT,
     "VERSION_SHIFT": wire.VERSION_SHIFT,
+    **enumerated("UPDATE", "RESULT", "GIVE", "TAKE", "ACKNOWLEDGEMENT"),
+    **enumerated("ALL_REDUCE", "GATHER", "SCATTER"),
+    **enumerated("CARRYING", "LEADING", "BARE"),
     "HEADROOM": scaling.HEADROOM,
     "SLACK": scaling.SLACK,
     "DIGITS": DIGITS,
@@ -143,7 +162,7 @@ def library() -> ctypes.CDLL | None:
     loaded.repeat.argtypes = (work, link, tensor, buffers, ctypes.c_bool)
     loaded.repeat.restype = ctypes.c_int
     loaded.pack.argtypes = (work, _pointer, _int64, _double)
-    loaded.pack.restype = _int64
+    loaded.pack.restype = Batch
     loaded.receive.argtypes = (work, _pointer, _int64, _int64, _int64, _double)
     loaded.receive.restype = None
     loaded.exchange.argtypes = (work, link, _double)
@@ -186,8 +205,8 @@ class NativeEngine:
         self._tails = np.zeros((2, lease.block(16)), np.float32)  # of x and out
         self._work = work = Work(
             awaited=state.awaited.ctypes.data,
-            leading=state.leading.ctypes.data,
-            carrying=state.carrying.ctypes.data,
+            kept_in=state.kept_in.ctypes.data,
+            packets=(_pointer * 3)(*(packets.ctypes.data for packets in state.packets)),
             ready=self._ready.ctypes.data,
             missed=self._missed.ctypes.data,
             held=state.gate.held.ctypes.data,
@@ -205,7 +224,6 @@ class NativeEngine:
             lease=lease.id,
             window=lease.window,
             first_slot=lease.first_slot,
-            words=lease.block(32),
             workers=lease.workers,
             earliest_chunk=lease.first_chunk,
             last_chunk=lease.last_chunk,
@@ -219,7 +237,7 @@ class NativeEngine:
 
     def begin(self, tensor: Tensor, buffers: Buffers, first_chunk: int, propagate: bool) -> NDArray[np.int64]:
         """See Engine."""
-        self._make_room(tensor.most_chunks)
+        self._make_room(tensor.blocks + tensor.lead)
         self._begun = tensor, buffers
         self._library.begin(self._at, tensor, buffers, first_chunk, propagate)
         return self._ready[: self._work.ready_count].copy()
@@ -259,15 +277,15 @@ class NativeEngine:
         lead = self._work.lead
         return self._room.accepted[lead : lead + self._work.blocks].copy()
 
-    def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
+    def pack(self, chunks: NDArray[np.int64], now: float) -> list[NDArray[np.void]]:
         """See Engine."""
-        first = self._library.pack(self._at, chunks.ctypes.data, len(chunks), now)
-        assert self._begun
-        state = self._state
-        packets = state.leading if chunks[0] < self._begun[0].bare else state.carrying
-        if first >= 0:
-            return packets[first : first + len(chunks)]
-        return packets[(chunks + state.progress.first_chunk) % state.lease.window]
+        state, batches = self._state, []
+        while len(chunks):
+            batch: Batch = self._library.pack(self._at, chunks.ctypes.data, len(chunks), now)
+            places = span((chunks[: batch.count] + state.progress.first_chunk) % state.lease.window)
+            batches.append(state.packets[batch.kept_in][places])
+            chunks = chunks[batch.count :]
+        return batches
 
     def receive(self, datagrams: NDArray[np.uint8], now: float) -> NDArray[np.int64] | None:
         """See Engine."""

@@ -1,5 +1,7 @@
 """The processing of a worker's packets with numpy: the reference implementation, which native.c speeds up."""
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,8 +9,14 @@ from fanin.workers import wire
 from fanin.workers.agreement import DIGITS
 from fanin.workers.engines.blocks import Blocks
 from fanin.workers.engines.buffers import Buffers
-from fanin.workers.engines.engine import NONE, NOT_BEGUN, REASONS, Socket, State
+from fanin.workers.engines.engine import BARE, CARRYING, LEADING, NONE, NOT_BEGUN, REASONS, Socket, State
 from fanin.workers.tensor import Tensor, span
+
+# By the msg_type of an update: that of its answer.
+_ANSWERS = {wire.UPDATE: wire.RESULT, wire.GIVE: wire.ACKNOWLEDGEMENT, wire.TAKE: wire.RESULT}
+# By the number of integers of 32 bits: the first byte of answers.
+_RESULTS = {values: [wire.kind(wire.RESULT, values)] for values in wire.VALUES.values() if values}
+_RESULTS[0] = [wire.kind(wire.ACKNOWLEDGEMENT, values) for values in _RESULTS]
 
 
 class NumpyEngine:
@@ -82,26 +90,37 @@ class NumpyEngine:
         """See Engine."""
         return None
 
-    def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
+    def pack(self, chunks: NDArray[np.int64], now: float) -> list[NDArray[np.void]]:
         """See Engine."""
+        types = self._begun.types(chunks)
+        leading = chunks < self._begun.tensor.bare
+        changes = (types[1:] != types[:-1]) | (leading[1:] != leading[:-1])
+        firsts = [0, *(np.flatnonzero(changes) + 1).tolist(), len(chunks)]
+        return [self._pack(chunks[a:b], int(types[a]), now) for a, b in pairwise(firsts)]
+
+    def _pack(self, chunks: NDArray[np.int64], msg_type: int, now: float) -> NDArray[np.void]:
+        """Return the packets [m] of chunks [m] with the same msg_type: all among the first B, or none."""
         state, lease, tensor = self._state, self._state.lease, self._begun.tensor
         numbers = chunks + state.progress.first_chunk
         places = span(numbers % lease.window)
-        packets = state.leading if chunks[0] < tensor.bare else state.carrying
+        leading = bool(chunks[0] < tensor.bare)
+        small = leading or tensor.values * tensor.bits == 32 * min(wire.SIZES)
+        kept_in = BARE if msg_type == wire.TAKE else LEADING if small else CARRYING
+        packets = state.packets[kept_in]
         batch = packets[places]
         batch["tsi"] = numbers
         batch["pool_index"] = pool_indices = wire.pool_index(numbers, lease.first_slot, lease.window)
-        integers = tensor.values if chunks[0] >= tensor.bare else wire.VALUES[packets.itemsize]
-        batch["kind"] = wire.kind(wire.UPDATE, integers)
+        integers = min(wire.SIZES) if leading else tensor.values
+        batch["kind"] = wire.kind(msg_type, integers)
         self._begun.write(chunks, batch)
         if not isinstance(places, slice):
             packets[places] = batch
 
         state.awaited[places] = numbers
-        self._kinds[places] = wire.kind(wire.RESULT, integers)
+        state.kept_in[places] = kept_in
+        self._kinds[places] = wire.kind(_ANSWERS[msg_type], integers)
         self._pool_indices[places] = pool_indices
-        patient, measure = chunks[0] < tensor.lead, chunks[0] >= tensor.bare
-        state.timers.start(places, now, patient=bool(patient), measure=bool(measure))
+        state.timers.start(places, now, patient=bool(chunks[0] < tensor.lead), measure=not leading)
         return batch
 
     def exchange(self, socket: Socket, ready: list[NDArray[np.int64]], until: float) -> None:
@@ -139,7 +158,7 @@ class NumpyEngine:
         self._copies[places[possible][::-1]] = indices[possible][::-1]
         fresh = possible & (self._copies[places] == indices)
         if np.count_nonzero(fresh) < count:
-            results = kinds & np.uint8(0xFF ^ wire.OF_16_BITS) == wire.kind(wire.RESULT, wire.VALUES[size])
+            results = np.isin(kinds & np.uint8(0xFF ^ wire.OF_16_BITS), _RESULTS[wire.VALUES[size]])
             # The first reason that applies.
             reasons = (
                 ("malformed", ~results),
@@ -149,7 +168,8 @@ class NumpyEngine:
                 ("impossible", awaited & ~possible),
             )
             self._count_ignored(~fresh, reasons)
-        fresh[fresh] = self._agreed(chunks[fresh], packets["values"][fresh, :DIGITS])
+        if size != wire.HEADER.itemsize:
+            fresh[fresh] = self._agreed(chunks[fresh], packets["values"][fresh, :DIGITS])
         if np.count_nonzero(fresh) < count:
             packets, places, chunks = packets[fresh], places[fresh], chunks[fresh]
             if not len(chunks):

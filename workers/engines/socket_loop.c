@@ -134,19 +134,19 @@ static int send_message(struct link *l, const struct msghdr *message)
     return error;
 }
 
-/* Sends the packets of `ready`, many per message if the device can; returns 0 or an error. Packets that are not sent then
- * count as lost. */
-static int send_ready(struct work *w, struct link *l)
+/* Sends the packets of these chunks, many per message if the device can; returns 0 or an error. Packets that are not sent
+ * then count as lost. */
+static int send_batch(struct work *w, struct link *l, const int64_t *chunks, const struct batch *batch)
 {
-    int64_t size = packet_size(w, w->ready[0]);
-    const uint8_t *packets = is_bare(w, w->ready[0]) ? w->leading : w->carrying;
-    for (int64_t first = 0, last; first < w->ready_count; first = last) {
+    int64_t size = batch->size;
+    const uint8_t *packets = w->packets[batch->kept_in];
+    for (int64_t first = 0, last; first < batch->count; first = last) {
         struct iovec pieces[MAX_MESSAGES];
-        int64_t count = 0, left = w->ready_count - first, most = l->offload ? l->segments : 1;
+        int64_t count = 0, left = batch->count - first, most = l->offload ? l->segments : 1;
         last = first + left / ((left + most - 1) / most); /* messages of about the same size */
         const uint8_t *end = NULL; /* adjacent packets are one piece */
         for (int64_t i = first; i < last; i++) {
-            const uint8_t *packet = packets + (w->ready[i] + w->progress->first_chunk) % w->window * size;
+            const uint8_t *packet = packets + (chunks[i] + w->progress->first_chunk) % w->window * size;
             if (packet != end)
                 pieces[count++] = (struct iovec){(uint8_t *)packet, 0};
             pieces[count - 1].iov_len += (size_t)size;
@@ -227,13 +227,15 @@ static void take_inbox(struct work *w, const struct link *l, const struct inbox 
 /* Sends what is ready, if anything is; returns 0 or an error. */
 static int answer(struct work *w, struct link *l, double *now)
 {
-    if (!w->ready_count)
-        return 0;
-    pack(w, w->ready, w->ready_count, *now);
-    *now = spend(w, PACK, *now);
-    int error = send_ready(w, l);
+    int error = 0;
+    for (int64_t sent = 0; !error && sent < w->ready_count;) {
+        struct batch batch = pack(w, w->ready + sent, w->ready_count - sent, *now);
+        *now = spend(w, PACK, *now);
+        error = send_batch(w, l, w->ready + sent, &batch);
+        sent += batch.count;
+        *now = spend(w, SEND, *now);
+    }
     w->ready_count = 0;
-    *now = spend(w, SEND, *now);
     return error;
 }
 

@@ -24,7 +24,7 @@ enum outcome take_turn(void *worker, struct turn *t)
 {
     struct work *w = worker;
     t->sent = 0;
-    if (!w->progress->missing)
+    if (!w->progress->missing || w->operation != ALL_REDUCE) /* packets of several sizes are left to Python */
         return UNTOUCHED;
     w->ready_count = 0;
     w->gate->marked += t->marked;
@@ -34,10 +34,10 @@ enum outcome take_turn(void *worker, struct turn *t)
         return TAKEN;
     if (w->ready_count) {
         t->sent = w->ready_count;
-        t->sent_size = packet_size(w, w->ready[0]);
-        t->packets = is_bare(w, w->ready[0]) ? w->leading : w->carrying;
+        struct batch batch = pack(w, w->ready, w->ready_count, t->now);
+        t->sent_size = batch.size;
+        t->packets = w->packets[batch.kept_in];
         t->places = w->ready;
-        pack(w, w->ready, w->ready_count, t->now);
         for (int64_t i = 0; i < w->ready_count; i++)
             w->ready[i] = (w->ready[i] + w->progress->first_chunk) % w->window;
         w->ready_count = 0;

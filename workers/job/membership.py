@@ -29,6 +29,7 @@ from fanin.workers.job.ring_fallback import LeaseLostError, RingFallback, UnderW
 from fanin.workers.lease import Lease
 from fanin.workers.participant_udp import PluggedWorker
 from fanin.workers.recovery import Recovery
+from fanin.workers.tensor import Partition
 from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig, SocketWorker
 
 _LOOK = 0.25  # longest time in seconds for which a worker that waits for news does not report
@@ -272,6 +273,44 @@ class Member(InNetworkAllReduce):
                 self._take_over(fallback, buffers)
             else:
                 self._finish(fallback)
+        self._reporter.look(time.monotonic())
+
+    def exchange_in_network(self, buffers: Buffers, partition: Partition, call: str) -> None:
+        """Gather or scatter in the network; see InNetworkAllReduce.
+
+        A worker that has its own part cannot help others who lack theirs once its caller may have changed the input. So
+        it returns only when all have theirs, which the shortest gather tells it. If the lease is lost before any worker
+        knows that, nobody has returned, and all have their input. If some worker knows it, all have their parts.
+
+        Raises:
+            LeaseLostError: If the ring has to do this operation, from its input, and all later ones.
+            LeftError: See sum_in_network().
+            AbortedError: See sum_in_network().
+        """
+        fallback = self._fallback
+        if fallback is None:
+            super().exchange_in_network(buffers, partition, call)
+            return
+        if fallback.why:  # nobody can have finished what this worker has not begun
+            self._agree(fallback)
+            raise LeaseLostError(fallback.why)
+        unsummed = np.zeros(0, np.int64)
+        fallback.buffer(1)  # those behind get something, but they need nothing
+        try:
+            super().exchange_in_network(buffers, partition, call)
+            unsummed = self.unsummed
+            nothing = np.zeros(1, np.float32)
+            super().exchange_in_network(
+                Buffers(nothing, nothing), Partition("gather", 0, 0), f"{call}: all have it"
+            )
+        except LeaseLostError:
+            self._agree(fallback)
+            if not fallback.behind:
+                raise LeaseLostError(fallback.why) from None
+            fallback.take()
+        else:
+            fallback.finish()
+        self.unsummed = unsummed
         self._reporter.look(time.monotonic())
 
     def _finish(self, fallback: RingFallback, first: int = 0) -> None:

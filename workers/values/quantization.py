@@ -88,12 +88,14 @@ def quantize(blocks: NDArray[np.float32], factors: NDArray[np.float64]) -> NDArr
 
 
 def dequantize(
-    sums: NDArray[np.int32] | NDArray[np.int16], factors: NDArray[np.float64], out: NDArray[np.float32]
+    sums: NDArray[np.int32] | NDArray[np.int16] | NDArray[np.float64],
+    factors: NDArray[np.float64],
+    out: NDArray[np.float32],
 ) -> NDArray[np.float32]:
     """Compute S (1 / f) for each row of integer sums, and return `out`.
 
     Args:
-        sums: The sums [m, values], in any byte order.
+        sums: The sums [m, values], integers of any type and byte order.
         factors: The factor f of each row [m].
         out: Where the values go [m, values].
     """

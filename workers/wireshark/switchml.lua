@@ -8,9 +8,11 @@ local switchml = Proto("switchml", "SwitchML aggregation")
 
 local WORDS = { [1] = 64, [3] = 256, [5] = 64, [7] = 256 } -- of 4 bytes, each an integer, or two of 16 bits
 local HEADER = 14
+local TYPES = { [0] = "update", [1] = "result", [2] = "give", [3] = "take", [4] = "acknowledgement" }
+local WITHOUT_VALUES = { [3] = true, [4] = true }
 
 local f = {
-    msg_type = ProtoField.uint8("switchml.msg_type", "Message type", base.DEC, { [0] = "update", [1] = "result" }, 0xf0),
+    msg_type = ProtoField.uint8("switchml.msg_type", "Message type", base.DEC, TYPES, 0xf0),
     saturated = ProtoField.bool("switchml.saturated", "Saturated", 8, nil, 0x08),
     size = ProtoField.uint8("switchml.size", "Size", base.DEC, { [1] = "64 values", [3] = "256 values", [5] = "128 values", [7] = "512 values" }, 0x07),
     job = ProtoField.uint8("switchml.job_number", "Job number (lease)", base.DEC),
@@ -38,12 +40,13 @@ switchml.experts = { malformed, offloaded }
 local function length_of(buffer)
     if buffer:len() < HEADER then return nil end
     local words = WORDS[buffer(0, 1):bitfield(5, 3)]
+    if words and WITHOUT_VALUES[buffer(0, 1):bitfield(0, 4)] then return HEADER end
     local length = words and HEADER + 4 * words
     return length and length <= buffer:len() and length or nil
 end
 
 local function show(buffer, tree, length)
-    local kind = buffer(0, 1):bitfield(0, 4) == 1 and "result" or "update"
+    local kind = TYPES[buffer(0, 1):bitfield(0, 4)] or "unknown"
     local packet = tree:add(switchml, buffer(0, length))
     packet:append_text(string.format(", %s, lease %d, chunk %d, slot %d/%d", kind, buffer(1, 1):uint(), buffer(2, 4):uint(),
         buffer(6, 2):bitfield(1, 15), buffer(6, 2):bitfield(0, 1)))
@@ -57,6 +60,7 @@ local function show(buffer, tree, length)
     packet:add(f.e0, buffer(8, 1))
     packet:add(f.not_quantizable, buffer(9, 1))
     packet:add(f.call, buffer(10, 4))
+    if length == HEADER then return end
     local values = packet:add(f.values, buffer(HEADER, length - HEADER))
     local of_16_bits = buffer(0, 1):bitfield(5, 1) == 1
     local bytes = of_16_bits and 2 or 4

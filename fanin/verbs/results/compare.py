@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fanin.experiments.results.measured import Row
 
 _MEASURES = {
+    "step_seconds": ("ms a step", 1e-3),
     "median_seconds": ("ms", 1e-3),
     "wire_bytes_per_worker": ("kB each", 1e3),
     "retransmissions": ("resent", 1),

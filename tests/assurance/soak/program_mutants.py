@@ -59,12 +59,12 @@ PROGRAM_MUTANTS = {
     "old chunks let through": ("aggregation.p4", r"stored_chunk > hdr\.switchml\.chunk", "false"),
     "no re-serve": (
         "aggregation.p4",
-        r"load_cell\(\);\s+serve_result\(\);",
-        "meta.reason = REASON_DUPLICATE;",
+        r"load_cell\(\);\s+if \(hdr\.switchml\.msg_type == MSG_GIVE\)",
+        "meta.reason = REASON_DUPLICATE; if (true) {} else if (hdr.switchml.msg_type == MSG_GIVE)",
     ),
     "partial sum not sent up again": (
         "aggregation.p4",
-        r"load_cell\(\);\s+send_up\(\);",
+        r"load_cell\(\);\s+make_room = true;\s+sends_up = true;",
         "meta.reason = REASON_DUPLICATE;",
     ),
     "saturation ignored": ("values.p4", r"\|\+\|", "+"),
@@ -127,7 +127,30 @@ PROGRAM_MUTANTS = {
     ),
     "a result served again to all": (
         "aggregation.p4",
-        r"(load_cell\(\);\s+)serve_result\(\);",
-        r"\1multicast_result();",
+        r"serve\(MSG_RESULT\);",
+        "multicast_result();",
+    ),
+    # Of chunks with givers and takers.
+    "an update without values overwrites the sum": (
+        "aggregation.p4",
+        r"takers = takers \| sender_bit;\s+make_room = seen == job_full;",
+        "takers = takers | sender_bit; operation = OPERATION_STORE;"
+        " if (hdr.switchml.size[1:1] == 1) { fill_with_zeros_256(); } else { fill_with_zeros_64(); }",
+    ),
+    "an update without values begins with what the cell held": (
+        "aggregation.p4",
+        r"fill_with_zeros_(64|256)\(\);\s+\}",
+        r"make_room_\1(); operation = OPERATION_LOAD; }",
+    ),
+    "givers of the chunk before kept": ("aggregation.p4", r"givers = 0;\s+takers = 0;", ""),
+    "all children alike if one gives": (
+        "aggregation.p4",
+        r"else if \(givers == job_full\)",
+        "else if (givers != 0)",
+    ),
+    "all children alike if one takes": (
+        "aggregation.p4",
+        r"if \(takers == job_full\)",
+        "if (takers != 0)",
     ),
 }

@@ -10,6 +10,7 @@ import pytest
 from fanin.assurance.soak.search import Grant, Model, SearchWrongSumError, State, World, explore, stuck
 from fanin.controller.tree import rests_on
 from fanin.p4switch.engine.engine import Engine
+from fanin.workers import wire
 from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
@@ -59,6 +60,46 @@ def test_calls_that_differ_are_never_summed(
 def test_they_are_where_the_switch_does_not_tell_them_apart(mutant: Callable[[str], Engine]) -> None:
     with pytest.raises(SearchWrongSumError):
         explore(World(Model((2,), (Grant(chunks=2),), ahead=1), mutant("calls not told apart")))
+
+
+# -- workers that need no sum, or have nothing to add
+
+GATHERS = [((2,), "GT"), ((3,), "TGT"), ((1, 1), "GT"), ((2, 1), "TTG"), ((2, 1), "GTT")]
+SCATTERS = [((2,), "TG"), ((3,), "GGT"), ((1, 1), "TG"), ((2, 1), "GGT"), ((2, 1), "GTG")]
+OTHERS = [((2,), "GG"), ((1, 1), "TT"), ((2, 1), "UGT"), ((2, 2), "GTTG")]
+LETTERS = {"U": wire.UPDATE, "G": wire.GIVE, "T": wire.TAKE}
+
+
+@pytest.mark.few(8)
+@pytest.mark.parametrize("may", [{}, {"registers_lost": True}], ids=["", "registers lost"])
+@pytest.mark.parametrize(("racks", "types"), [*GATHERS, *SCATTERS, *OTHERS])
+def test_takers_get_the_sum_of_what_is_given_and_givers_learn_that_it_is_complete(
+    switch: Engine, racks: tuple[int, ...], types: str, may: dict[str, bool]
+) -> None:
+    chunks = 1 if may and len(types) > 2 else 3
+    world, states = search(
+        switch, racks, Grant(chunks=chunks), types=tuple(LETTERS[each] for each in types), **may
+    )
+    if may:
+        assert_one_with_several_children_lost_it(world, states)
+    else:
+        assert states == []
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("name", "racks", "types"),
+    [
+        ("an update without values overwrites the sum", (2,), "GT"),
+        ("an update without values begins with what the cell held", (2,), "GT"),
+        ("all children alike if one takes", (2, 1), "GTT"),
+    ],
+)
+def test_mutants_of_these_rules_make_sums_wrong(
+    mutant: Callable[[str], Engine], name: str, racks: tuple[int, ...], types: str
+) -> None:
+    with pytest.raises(SearchWrongSumError):
+        search(mutant(name), racks, Grant(chunks=4), types=tuple(LETTERS[each] for each in types))
 
 
 # -- lost registers

@@ -7,7 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from fanin.experiments.results.comparison import Comparison, Difference, compare, ratio_interval
+from fanin.experiments.results.comparison import (
+    Comparison,
+    Difference,
+    compare,
+    ratio_interval,
+)
 from fanin.experiments.results.files import ResultsError
 from fanin.experiments.results.measured import failed_row
 from fanin.experiments.scenario.settings import Settings
@@ -167,6 +172,20 @@ def test_rows_that_do_not_tell_their_settings_are_refused() -> None:
 def test_settings_that_cannot_be_read_are_refused(settings: object) -> None:
     with pytest.raises(ResultsError, match="settings of a row cannot be read"):
         compare([made([1.0]) | {"settings": settings}], [made([1.0])])
+
+
+def test_of_a_training_the_step_is_compared_too_and_may_be_what_is_slower() -> None:
+    before, after = (made([1.0]) | {"step_seconds": seconds} for seconds in (2.0, 3.0))
+    found = compare([before], [after])
+    (point,) = found.points
+    assert point.differences[0] == Difference("step_seconds", 2.0, 3.0, 1.5, None, exact=True)
+    assert point.time.column == "step_seconds"
+    assert found.slower(0.4) == [point]
+
+
+def test_where_only_one_side_computes_no_step_is_compared() -> None:
+    (point,) = compare([made([1.0]) | {"step_seconds": 2.0}], [made([1.0])]).points
+    assert "step_seconds" not in {one.column for one in point.differences}
 
 
 def test_slower_is_what_has_grown_beyond_the_limit_and_beyond_noise() -> None:

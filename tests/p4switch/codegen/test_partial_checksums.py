@@ -172,6 +172,8 @@ STATEMENTS = {
     "a header less": ("hdr.data.setInvalid();", ""),
     "no checksum": ("", "hdr.udp.checksum = 0;"),
     "cut off": ("truncate(50);", ""),
+    "cut off behind the data": ("", "truncate(52);"),
+    "a header more at the end": ("hdr.last.setValid(); hdr.last.x = 0x12345678;", ""),
 }
 DATA = {
     "just the headers": bytes(range(10)),
@@ -273,6 +275,36 @@ def test_what_is_verified_and_updated_by_the_pseudo_header_alone_stays_partial(
                 process(base, sent.data, len(sent.data), sent.checksum, UDP_CHECKSUM, ctypes.byref(left))
                 found |= {name} if left.checksum >= 0 else set()
             assert found == expected, (verify, statements)
+
+
+@pytest.mark.few(0)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("verify", "update", "statements", "data"),
+    [
+        ("with what may be there", "always", "cut off behind the data", "one header more"),
+        ("against 0", "if there was one", "a header more at the end", "just the headers"),
+    ],
+)
+def test_what_the_program_cuts_off_or_adds_stays_partial_if_the_sum_is_of_all_that_leaves(
+    process: Callable[..., None],
+    switches: Callable[..., Engine],
+    verify: str,
+    update: str,
+    statements: str,
+    data: str,
+) -> None:
+    switch = switches(verify, update, statements)
+    sent, left = partial(ETHERNET / IP(dst="10.0.0.2") / UDP() / Raw(DATA[data])), Left()
+    process(
+        ctypes.c_void_p(switch.base),
+        sent.data,
+        len(sent.data),
+        sent.checksum,
+        UDP_CHECKSUM,
+        ctypes.byref(left),
+    )
+    assert left.checksum == sent.checksum
 
 
 @pytest.mark.slow

@@ -237,6 +237,48 @@ def test_whenever_each_hears_of_it(seed: int) -> None:
             check(list(results), call, sizes[call], bits)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_whenever_each_hears_of_it_in_operations_whose_result_not_all_have(seed: int) -> None:
+    """Even if those who have theirs change their arrays at once."""
+    draw = np.random.default_rng(seed)
+    calls, sizes = 12, draw.integers(1, 4000, 12).tolist()
+    kinds = [("scatter", "gather", "broadcast", "sum")[int(draw.integers(0, 4))] for _ in range(calls)]
+
+    def do(comm: Communicator) -> list[Any]:
+        results = []
+        for call, (kind, size) in enumerate(zip(kinds, sizes, strict=True)):
+            x = numbers(comm.rank, call, N * size).reshape(N, size)
+            if kind == "scatter":
+                result = comm.reduce_scatter(x)
+            elif kind == "gather":
+                result = comm.allgather(x)
+            elif kind == "broadcast":
+                result = comm.broadcast(x, root=call % N).copy()
+            else:
+                result = comm.allreduce(x)
+            results.append(result.copy())
+            x[:] = result[:] = np.nan
+        return results
+
+    with job(Lossy(seed)) as (comms, service):
+        after = int(draw.integers(0, 25))
+        for end in service.ends:
+            end.after = after + int(draw.integers(0, 4))
+        service.revoke()
+        of_ranks = everywhere(comms, do)
+    for call, (kind, size) in enumerate(zip(kinds, sizes, strict=True)):
+        given = np.stack([numbers(rank, call, N * size).reshape(N, size) for rank in range(N)])
+        results = [of_rank[call] for of_rank in of_ranks]
+        if kind == "scatter":
+            np.testing.assert_allclose(np.concatenate(results), given.sum(axis=0, dtype="f8"), atol=1e-5)
+        elif kind == "sum":
+            np.testing.assert_allclose(results[0], given.sum(axis=0, dtype="f8"), atol=1e-5)
+        else:
+            expected = given if kind == "gather" else given[call % N]
+            assert all(result.tobytes() == expected.tobytes() for result in results)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_not_finite_comes_out_where_it_went_in(seed: int) -> None:
     """At all workers alike. Where one got a long sum from another one, there may be more NaN in the blocks at fault."""
