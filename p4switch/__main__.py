@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from fanin.native.text import printable
 from fanin.p4switch.options import Options, StartError, UsageError, parse
@@ -56,10 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _openssl_left_out() -> Iterator[None]:
     """Let imports do without OpenSSL, which takes 5 MB of memory.
 
-    hashlib then uses Python's own hashes. asyncio, which gRPC imports, has no TLS, and nothing here uses it: gRPC
-    brings its own.
+    hashlib then uses Python's own hashes, where Python was built with them. asyncio, which gRPC imports, has no TLS, and
+    nothing here uses it: gRPC brings its own.
     """
-    left_out = [name for name in ("ssl", "_hashlib") if name not in sys.modules]
+    of_its_own = find_spec("_md5") and find_spec("_sha1") and (find_spec("_sha2") or find_spec("_sha256"))
+    unused = ("ssl", "_hashlib") if of_its_own else ()
+    left_out = [name for name in unused if name not in sys.modules]
     sys.modules.update(dict.fromkeys(left_out))  # type: ignore[arg-type]  # None: importing it fails
     try:
         yield

@@ -32,7 +32,7 @@ ADAPTERS = {name: _adapter(name) for name in KEYS}
 # Their schema has a pattern, of a number and a unit.
 QUANTITIES = [name for name, adapter in ADAPTERS.items() if '"pattern"' in json.dumps(adapter.json_schema())]
 
-COUNTS = {"workload_global_batch"}  # which may be written as 4M, and have no unit
+COUNTS = {"workload_global_batch", "decoding_context"}  # which may be written as 4M, and have no unit
 
 
 def _takes(name: str, value: float) -> bool:
