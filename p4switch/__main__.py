@@ -57,8 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _openssl_left_out() -> Iterator[None]:
     """Let imports do without OpenSSL, which takes 5 MB of memory.
 
-    hashlib then uses Python's own hashes, where Python was built with them. asyncio, which gRPC imports, has no TLS, and
-    nothing here uses it: gRPC brings its own.
+    hashlib then uses Python's own hashes, where Python was built with them. asyncio, which gRPC imports, has no TLS,
+    and nothing here uses it: gRPC brings its own.
     """
     of_its_own = find_spec("_md5") and find_spec("_sha1") and (find_spec("_sha2") or find_spec("_sha256"))
     unused = ("ssl", "_hashlib") if of_its_own else ()
