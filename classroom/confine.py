@@ -115,10 +115,15 @@ def _imported() -> Iterator[Path]:
     for editing are its other files.
     """
     for name, module in tuple(sys.modules.items()):
-        if "." not in name and name != "__main__":
+        if "." not in name and name != "__main__" and _can_be_imported(name):
             file = getattr(module, "__file__", None)
             places = map(Path, getattr(module, "__path__", None) or [file or ""])
             yield from (each for each in places if each.is_absolute())
+
+
+def _can_be_imported(name: str) -> bool:
+    """Return whether a module is one that Python finds by its name, and not one that was read from a file."""
+    return any(finder.find_spec(name, None) for finder in sys.meta_path)
 
 
 def hidden_labs() -> list[str]:

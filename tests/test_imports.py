@@ -41,7 +41,10 @@ SHARED_NAMES = {
         "Client": "P4Runtime and BMv2's runtime interface both have clients",
         "Replica": "a struct of C, and what the control plane gives",
     },
-    "workers": {"Work": "a struct of C, and PyTorch's name for an operation that is under way"},
+    "workers": {
+        "Work": "a struct of C, and PyTorch's name for an operation that is under way",
+        "Worker": "a struct of C, and the worker itself",
+    },
 }
 # Modules that may share all names: the syntax tree, the typed program and the types each have a node for a construct.
 SAME_LANGUAGE = {"p4compiler": {"nodes.py", "ir.py", "types.py"}}

@@ -27,6 +27,7 @@ PYTHON = {
         "docs/how-to/own.md",
         "from fanin.workers.protocol import Worker as participant",
     ): "tests/fanin/test_guide.py",
+    ("docs/how-to/results.md", "```python"): "tests/test_reference.py",
     ("docs/how-to/schedule.md", "```python"): "tests/experiments/test_schedule_file.py",
     ("docs/reference/python-api.md", ">>> "): "tests/test_reference.py",
     ("docs/reference/python-api.md", "import fanin"): "tests/fanin/verbs/running/test_launch.py",
@@ -98,3 +99,17 @@ def test_the_entries_and_the_filter(conditions: str, traced: int, tmp_path: Path
     for line in lines:
         outputs = [event["port"] for event in line["events"] if event["event"] == "Output"]
         assert outputs == [2]
+
+
+@pytest.mark.slow
+def test_results_are_read_as_results_md_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    changes = ["--set", "loss=0", "--set", "workers=2"]
+    done = CliRunner().invoke(app, ["run", "scenario:small-virtual", *changes])
+    assert done.exit_code == 0, done.output
+    _, program, _ = re.split("```(?:python)?\n", (ROOT / "docs" / "how-to" / "results.md").read_text())
+    capsys.readouterr()
+    exec(program, {})
+    assert re.fullmatch(r"(2 0\.0 [0-9.e-]+\n)+", capsys.readouterr().out)

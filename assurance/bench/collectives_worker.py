@@ -17,7 +17,6 @@ import numpy as np
 from fanin.assurance.bench.allreduce_worker import Report, Vector
 from fanin.experiments.live.output import lines_out, write_line
 from fanin.experiments.results.checking import (
-    float32_sum_bound,
     quantized_sum_bound,
     sums_within,
 )
@@ -58,11 +57,7 @@ def carry_out(order: CollectiveOrder, comm: Communicator) -> Report:
             np.random.default_rng((repetition, rank)).standard_normal(order.elements, np.float32)
             for rank in range(comm.size)
         ]
-        bound = (
-            float32_sum_bound
-            if order.operation == "reduce-scatter"
-            else partial(quantized_sum_bound, window=_MANY_BLOCKS)
-        )
+        bound = partial(quantized_sum_bound, window=_MANY_BLOCKS)
         promise = sums_within(bound).promise(given, order.operation)
         x = given[comm.rank]
         comm.barrier()

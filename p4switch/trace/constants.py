@@ -20,8 +20,12 @@ _PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?!\w*\()")  # meta.count, b
 def constant_names(program: Program) -> Mapping[Field, Mapping[int, str]]:
     """Return the names of constants assigned to a field or compared with it, by number, where they are unambiguous."""
     found: dict[Field, dict[int, set[str]]] = {}
-    for field, number, name in _uses(program):
-        if name not in _LITERALS:
+    uses = [use for use in _uses(program) if use[2] not in _LITERALS]
+    numbers_of: dict[str, set[int]] = defaultdict(set)
+    for _, number, name in uses:
+        numbers_of[name].add(number)
+    for field, number, name in uses:
+        if len(numbers_of[name]) == 1:  # or it is a parameter, whose action is called with several constants
             found.setdefault(field, {}).setdefault(number, set()).add(name)
     names = {
         field: {number: min(names) for number, names in numbers.items() if len(names) == 1}

@@ -148,7 +148,6 @@ EXEMPT = {
             "git clone https://… fanin && cd fanin",
             "sudo ./provision.sh",
             "make docs VENV=/opt/fanin/venv",
-            "cp -r build/site /opt/fanin/docs",
             "/opt/fanin/venv/bin/pip install --no-deps .",
             "echo 'PATH=/opt/fanin/venv/bin:$PATH' | sudo tee /etc/profile.d/fanin.sh",
             "mkdir lab && cd lab",

@@ -123,7 +123,7 @@ def test_what_are_no_results_is_refused_by_name(tmp_path: Path, name: str, text:
 def test_a_folder_without_results_and_one_that_is_not_there_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match=r"has no results\.parquet; create it with fanin run"):
         read_rows(tmp_path)
-    with pytest.raises(ResultsError, match="none: does not exist"):
+    with pytest.raises(ResultsError, match="none: there are no results"):
         read_rows(tmp_path / "none")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "results.parquet").touch()

@@ -5,7 +5,7 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,3 +230,23 @@ def exact_sum(inputs: Sequence[NDArray[np.float32]], values: int) -> NDArray[np.
 def _exponent(block: NDArray[np.float32]) -> int:
     peak = float(np.abs(block).max())
     return max(int(np.frexp(peak)[1]), -128) if 0 < peak < np.inf else -128
+
+
+def memory(worker: Worker) -> tuple[Any, ...]:
+    """All that a worker knows of its packets and of what to expect, to the bit."""
+    state, timers = worker._state, worker._state.timers
+    gate = state.gate
+    structs = (state.progress, state.totals, timers, timers.rtt, gate, gate.window)
+    arrays = (state.awaited, state.kept_in, *state.packets, gate.held[: gate.held_count])
+    by_place = [value.tobytes() for value in vars(timers).values() if isinstance(value, np.ndarray)]
+    tensors = [
+        (
+            tensor.elements,
+            None if tensor.expected is None else tensor.expected.tobytes(),
+            tensor.delayed,
+            tensor.signature,
+        )
+        for tensor in (worker._tensor, *worker._tensors.values())
+        if tensor
+    ]
+    return (*map(bytes, structs), *(array.tobytes() for array in arrays), *by_place, tensors)

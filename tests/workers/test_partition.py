@@ -25,8 +25,7 @@ from fanin.workers.protocol import MismatchError
 from fanin.workers.tensor import Partition
 from tests.sizes import sized
 from tests.workers import model_switch
-from tests.workers.engines.test_native import memory
-from tests.workers.faulty_network import RECOVERY, ExactSums, Faults, Network
+from tests.workers.faulty_network import RECOVERY, ExactSums, Faults, Network, memory
 from tests.workers.model_switch import Packet
 from tests.workers.vectors import FAULTS, RACKS, gradients
 

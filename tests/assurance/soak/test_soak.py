@@ -191,14 +191,16 @@ def test_packets_that_are_handed_out_twice_are_caught(
 
 
 class OneVersion(NumpyEngine):
-    def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
-        super().pack(chunks, now)
+    def pack(self, chunks: NDArray[np.int64], now: float) -> list[NDArray[np.void]]:
+        batches = super().pack(chunks, now)
         state = self._state
         places = (chunks + state.progress.first_chunk) % state.lease.window
-        packets = state.leading if chunks[0] < self._begun.tensor.bare else state.carrying
-        packets["pool_index"][places] &= 0x7FFF
+        for packets in state.packets:
+            packets["pool_index"][places] &= 0x7FFF
+        for batch in batches:
+            batch["pool_index"] &= 0x7FFF
         self._pool_indices[places] &= 0x7FFF
-        return packets[places]
+        return batches
 
 
 class ImpatientTimers(Timers):

@@ -521,3 +521,33 @@ def test_a_series_of_several_objects_is_named_by_what_differs() -> None:
     events = [Access("read", f"MyIngress.adder{number}.sums", 5, True, None, None) for number in range(4)]
     text = as_text(PacketTrace(0, 0, b"", events, [Copy(None, "arrival")], [0] * 4))
     assert "read MyIngress.adder0.sums..adder3.sums[5], 4 times" in text
+
+
+def test_a_parameter_that_several_constants_are_given_for_is_no_name_of_theirs(tmp_path: Path) -> None:
+    (tmp_path / "program.p4").write_text(
+        """
+        #include <v1model.p4>
+        const bit<8> LOW = 0;
+        const bit<8> HIGH = 9;
+        header one_t { bit<8> kind; bit<8> way; }
+        struct headers_t { one_t one; }
+        struct meta_t { bit<8> way; }
+        parser read(packet_in p, out headers_t hdr, inout meta_t m, inout standard_metadata_t s) {
+            state start { p.extract(hdr.one); transition accept; }
+        }
+        control none(inout headers_t hdr, inout meta_t m) { apply {} }
+        control ingress(inout headers_t hdr, inout meta_t m, inout standard_metadata_t s) {
+            action serve(bit<8> kind) { hdr.one.kind = kind; }
+            action go() { hdr.one.way = HIGH; s.egress_spec = 1; }
+            apply { if (s.ingress_port == 1) { serve(LOW); } else { serve(HIGH); } go(); }
+        }
+        control egress(inout headers_t hdr, inout meta_t m, inout standard_metadata_t s) { apply {} }
+        control write(packet_out p, in headers_t hdr) { apply { p.emit(hdr); } }
+        V1Switch(read(), none(), ingress(), egress(), none(), write()) main;
+        """
+    )
+    switch = Engine.load(compile_once(tmp_path / "program.p4").device_config())
+    [trace] = traces(switch, bytes([9, 9]))
+    text = as_text(trace)
+    assert "one.way = 9 HIGH" in text or "way=9 HIGH" in text, text
+    assert "9 kind" not in text, text

@@ -35,33 +35,13 @@ from fanin.workers.protocol import Worker
 from fanin.workers.tensor import Tensor
 from fanin.workers.values import quantization
 from tests.sizes import sized
-from tests.workers.faulty_network import RECOVERY, Faults, Network
+from tests.workers.faulty_network import RECOVERY, Faults, Network, memory
 from tests.workers.numbers import FLOATS, WORKERS
 from tests.workers.vectors import FAULTS, RACKS, SIZES, gradients
 
 VALUES = st.sampled_from(list(wire.SIZES))  # integers in a packet
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler")
-
-
-def memory(worker: Worker) -> tuple[Any, ...]:
-    """All that a worker knows of its packets and of what to expect, to the bit."""
-    state, timers = worker._state, worker._state.timers
-    gate = state.gate
-    structs = (state.progress, state.totals, timers, timers.rtt, gate, gate.window)
-    arrays = (state.awaited, state.kept_in, *state.packets, gate.held[: gate.held_count])
-    by_place = [value.tobytes() for value in vars(timers).values() if isinstance(value, np.ndarray)]
-    tensors = [
-        (
-            tensor.elements,
-            None if tensor.expected is None else tensor.expected.tobytes(),
-            tensor.delayed,
-            tensor.signature,
-        )
-        for tensor in (worker._tensor, *worker._tensors.values())
-        if tensor
-    ]
-    return (*map(bytes, structs), *(array.tobytes() for array in arrays), *by_place, tensors)
 
 
 @pytest.mark.slow

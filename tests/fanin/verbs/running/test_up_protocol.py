@@ -98,4 +98,4 @@ def test_a_protocol_that_jobs_cannot_use_is_refused(tmp_path: Path, protocol: st
     done = run("up", *SMALL, "--protocol", protocol, "--logs", tmp_path / "logs", cwd=tmp_path)
     assert done.returncode == 2
     assert why in done.stderr
-    assert "fanin, omnireduce, switchml" in done.stderr or protocol == "none"
+    assert "fanin, canary, omnireduce, switchml" in done.stderr or protocol == "none"
