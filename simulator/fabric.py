@@ -69,7 +69,7 @@ def load_switch(program: Path = PROGRAM) -> Engine:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Make many objects that stay: Python's collector would look through all of them, again and again."""
+    """Make many objects that stay: Python's collector would look through all of them repeatedly."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -37,8 +37,8 @@ from fanin.simulator.compiled import (
     library,
 )
 from fanin.simulator.deadlock import DeadlockError, Waiting, describe
-from fanin.simulator.hosts.processor import Processor
 from fanin.simulator.links import PRIORITIES, Links, Packets, Transit
+from fanin.simulator.processor import Processor
 from fanin.simulator.units import NEVER, SECOND, not_before
 from fanin.topologies.model import LOOPBACK_IN, LOOPBACK_OUT, Topology
 
@@ -87,7 +87,7 @@ class HostModel:
     Attributes:
         coalescing: Seconds after which it notices what has arrived, from the first packet on. Network cards moderate
             interrupts so, and batch packets that arrive close together.
-        packet_time: Seconds of its processor for each packet that it sends or receives (hosts/processor.py).
+        packet_time: Seconds of its processor for each packet that it sends or receives (processor.py).
         with_packet_time: Names of the hosts where packets take this time; elsewhere, network cards do the work.
     """
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fanin.simulator.hosts.processor import BUDGET, Processor
+from fanin.simulator.processor import BUDGET, Processor
 
 
 class Recorder:
