@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fanin.testbed.patience import setting
 from fanin.testbed.runs import command_line
 from tests.fanin import command
 
@@ -45,6 +46,10 @@ def waiting(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     program = tmp_path / "program.p4"
     os.mkfifo(program)
     with command.start("compile", program) as process, program.open("w"):
+        # It has opened the program, and runs until it reads. A signal just before that would wait for the end of the
+        # read: Python looks for signals before, and after what they interrupt.
+        while Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2][0] != "S":
+            os.sched_yield()
         yield process
 
 
@@ -56,7 +61,7 @@ def waiting(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_signals_end_them(waiting: subprocess.Popen[str], number: int, status: int) -> None:
     assert waiting.poll() is None
     waiting.send_signal(number)
-    assert waiting.communicate() == ("", "")
+    assert waiting.communicate(timeout=60 * setting()) == ("", "")
     assert waiting.returncode == status
 
 
