@@ -143,13 +143,13 @@ def test_soak_finds_a_program_with_a_mistake(
             "adds = (self._led[rows] == chunks) & (self._ranks[rows] & ranks == 0)",
             "adds = self._led[rows] == chunks",
         ),
-        # It adds to the chunk that had the place before.
-        ("self._sums[rows[begins]] = 0", "pass"),
         # It sends its result only once.
         (
             "np.concatenate([chunks[complete], *self._complete])",
             "np.concatenate([chunks[:0], *self._complete])",
         ),
+        # It adds to the chunk that had the place before.
+        ("self._sums[rows[begins]] = 0", "pass"),
         # It does not complete what lacks its own values.
         ("others = chunks[~complete]", "others = chunks[~complete & ~self._leads(chunks)]"),
     ],
