@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,7 +14,10 @@ from fanin.testbed.sandbox import SandboxError, enter
 from fanin.topologies.errors import NetworkError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from fanin.assurance.validation.worlds import WorldComparison
+    from fanin.p4switch.engine.engine import Engine
 
 
 def validate(
@@ -145,32 +148,46 @@ def _theory(results: Path, as_json: bool) -> None:
     """Compare congestion control, pauses and paths with what theory derives."""
     from fanin.assurance.validation.theory.derived import write
     from fanin.assurance.validation.theory.values import values
+
+    found = _measured("values", values, as_json)
+    write(found, results)
+    _show(found, ("value", "theory", "virtual", "by", "must be"), as_json)
+    if apart := [one.what for one in found if not one.agrees]:
+        raise failure("validate", f"differs from theory: {'; '.join(apart)}")
+
+
+def _measured(of_what: str, measure: Callable[[Engine], Iterable[Any]], as_json: bool) -> list[Any]:
+    """Return the values that `measure` finds with the aggregation program, with their progress on a terminal."""
     from fanin.controller.requirements import PROGRAM
     from fanin.experiments.scenario.compilers import compile_program
     from fanin.experiments.virtual.outcome import UnfinishedError
     from fanin.p4compiler import CompileError
     from fanin.p4switch.engine.engine import Engine
     from fanin.progress import Steps
-    from fanin.table import new_table, print_records, print_table
 
     found = []
     with (
         failing("validate", CompileError, UnfinishedError, KeyboardInterrupt),
-        Steps("values", None, shown=not as_json) as progress,
+        Steps(of_what, None, shown=not as_json) as progress,
     ):
-        for one in values(Engine.load(compile_program(PROGRAM, "embedded").device_config)):
+        for one in measure(Engine.load(compile_program(PROGRAM, "embedded").device_config)):
             found.append(one)
             progress.advance()
-    write(found, results)
+    return found
+
+
+def _show(found: Sequence[Any], headings: Sequence[str], as_json: bool) -> None:
+    """Print values as a table, or a line of JSON for each."""
+    from fanin.table import new_table, print_records, print_table
+
     if as_json:
         print_records(one.columns for one in found)
-    else:
-        table = new_table(["value"], "theory", "virtual", "by", "must be")
-        for one in found:
-            table.add_row(*one.cells)
-        print_table(table)
-    if apart := [one.what for one in found if not one.agrees]:
-        raise failure("validate", f"differs from theory: {'; '.join(apart)}")
+        return
+    first, *others = headings
+    table = new_table([first], *others)
+    for one in found:
+        table.add_row(*one.cells)
+    print_table(table)
 
 
 def _simulators(results: Path, as_json: bool) -> None:
@@ -226,30 +243,10 @@ def _papers(results: Path, as_json: bool) -> None:
     """Compare figures of papers with virtual time."""
     from fanin.assurance.validation.papers.figures import figures
     from fanin.assurance.validation.papers.published import write
-    from fanin.controller.requirements import PROGRAM
-    from fanin.experiments.scenario.compilers import compile_program
-    from fanin.experiments.virtual.outcome import UnfinishedError
-    from fanin.p4compiler import CompileError
-    from fanin.p4switch.engine.engine import Engine
-    from fanin.progress import Steps
-    from fanin.table import new_table, print_records, print_table
 
-    found = []
-    with (
-        failing("validate", CompileError, UnfinishedError, KeyboardInterrupt),
-        Steps("figures", None, shown=not as_json) as progress,
-    ):
-        for one in figures(Engine.load(compile_program(PROGRAM, "embedded").device_config)):
-            found.append(one)
-            progress.advance()
+    found = _measured("figures", figures, as_json)
     write(found, results)
-    if as_json:
-        print_records(one.columns for one in found)
-    else:
-        table = new_table(["figure", "published", "virtual", "must be"])
-        for one in found:
-            table.add_row(*one.cells)
-        print_table(table)
+    _show(found, ("figure", "published", "virtual", "must be"), as_json)
     if apart := [one.published.what for one in found if not one.agrees]:
         raise failure("validate", f"differs from the papers: {'; '.join(apart)}")
 

@@ -66,7 +66,6 @@ class ChecksumWriter:
     def _write_is_partial(self, out: Writer, name: str, total: TransportSum) -> None:
         """Write a test that the sender's card would sum the same: from the checksum's header to the end."""
         program, layout = self.layout.program, self.layout
-        kind = program.field_type(total.field)
         out.comment(
             "Whether this checksum is the partial one, and its header and the next ones reach the packet's end."
         )
@@ -74,14 +73,7 @@ class ChecksumWriter:
         function = self.names.identifier("is_partial_", name)
         with out.block(f"bool {function}(const struct state *s, const struct packet *p)"):
             pointer = layout.header_pointer(total.field.header)
-            tests = [
-                layout.is_valid(total.field.header),
-                self.calculations.all_valid(total.pseudo),
-                f"p->checksum == {self._place(total.field)}",
-                f"s->base.checksum_offset == {kind.offset // 8}",
-            ]
-            out.line(f"if (!({' && '.join(tests)}))")
-            out.line("    return false;")
+            self._write_is_the_partial_one(out, total)
             out.line(
                 f"const uint8_t *at = {pointer} + {program.headers[total.field.header].type.width // 8};"
             )
@@ -93,10 +85,21 @@ class ChecksumWriter:
             out.line(f"return at == {'p->payload' if total.payload else 'p->end'};")
         out.line()
 
+    def _write_is_the_partial_one(self, out: Writer, total: TransportSum) -> None:
+        """Write a return of false unless this checksum is there and is the packet's partial one."""
+        tests = [
+            self.layout.is_valid(total.field.header),
+            self.calculations.all_valid(total.pseudo),
+            f"p->checksum == {self._place(total.field)}",
+            f"s->base.checksum_offset == {self.layout.program.field_type(total.field).offset // 8}",
+        ]
+        out.line(f"if (!({' && '.join(tests)}))")
+        out.line("    return false;")
+
     def _write_leaves_partial(self, out: Writer, name: str, total: TransportSum) -> None:
         """Write a test that the sender's card would sum the same in the packet that leaves."""
         program, layout = self.layout.program, self.layout
-        kind, order = program.field_type(total.field), program.deparser.order
+        order = program.deparser.order
         function = self.names.identifier("leaves_partial_", name)
         out.comment(
             "Whether this checksum may leave partial: of what leaves, exactly what is summed follows its header."
@@ -109,24 +112,14 @@ class ChecksumWriter:
                 out.line("(void)s, (void)p;")
                 out.line("return false;")
             else:
-                tests = [
-                    layout.is_valid(total.field.header),
-                    self.calculations.all_valid(total.pseudo),
-                    f"p->checksum == {self._place(total.field)}",
-                    f"s->base.checksum_offset == {kind.offset // 8}",
-                ]
-                out.line(f"if (!({' && '.join(tests)}))")
-                out.line("    return false;")
+                self._write_is_the_partial_one(out, total)
                 out.line("uint32_t length = 0;")
                 last = max(map(order.index, (total.field.header, *total.following)))
                 for header in order[: last + 1]:
-                    condition = f"if ({layout.is_valid(header)})"
-                    if header in behind and header not in summed:
-                        out.line(condition)
-                        out.line("    return false;")
-                    else:
-                        out.line(condition)
-                        out.line(f"    length += {program.headers[header].type.width // 8};")
+                    out.line(f"if ({layout.is_valid(header)})")
+                    between = header in behind and header not in summed
+                    width = program.headers[header].type.width // 8
+                    out.line("    return false;" if between else f"    length += {width};")
                 out.line("if (p->truncate_to != UINT32_MAX)")
                 out.line("    return p->truncate_to == length;")
                 out.line(

@@ -110,7 +110,7 @@ class TestBelowTheRoot:
         one, two = leaf(switch)
         switch.send(one, take(64))
         assert switch.send(two, take(64)) == [(PARENT_PORT, take(64))]
-        assert switch.send(one, take(64)) == [(PARENT_PORT, take(64))]  # sent again
+        assert switch.send(one, take(64)) == [(PARENT_PORT, take(64))]  # retransmitted
         values = block(1, 2, 3)
         down = {1: result(values), 2: result(values)}
         assert sent(switch.send_from_parent(result(values))) == down
@@ -120,7 +120,7 @@ class TestBelowTheRoot:
         one, two = leaf(switch)
         switch.send(one, give(block(1)))
         assert switch.send(two, give(block(2))) == [(PARENT_PORT, give(block(3)))]
-        assert switch.send(one, give(block(1))) == [(PARENT_PORT, give(block(3)))]  # sent again
+        assert switch.send(one, give(block(1))) == [(PARENT_PORT, give(block(3)))]  # retransmitted
         down = {1: acknowledgement(64), 2: acknowledgement(64)}
         assert sent(switch.send_from_parent(acknowledgement(64))) == down
         assert switch.send(one, give(block(1))) == [(1, acknowledgement(64))]
@@ -129,7 +129,9 @@ class TestBelowTheRoot:
         one, two = leaf(switch)
         switch.send(one, take(64))
         assert switch.send(two, give(block(2))) == [(PARENT_PORT, Message(block(2), size=SIZES[64]))]
-        assert switch.send(one, take(64)) == [(PARENT_PORT, Message(block(2), size=SIZES[64]))]  # sent again
+        assert switch.send(one, take(64)) == [
+            (PARENT_PORT, Message(block(2), size=SIZES[64]))
+        ]  # retransmitted
         assert sent(switch.send_from_parent(result(block(9)))) == {
             1: result(block(9)),
             2: acknowledgement(64),

@@ -157,7 +157,7 @@ def test_a_block_that_somebody_cannot_quantize_has_no_sum_and_everybody_knows(
 
 
 class TestTraffic:
-    """What travels: no values that stand for zeros, and none to those who do not need them."""
+    """No values travel that stand for zeros, and none to workers that do not need them."""
 
     def bytes_of(
         self, operation: Operation, workers: int = 4, blocks: int = 100

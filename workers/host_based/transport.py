@@ -376,7 +376,7 @@ class TcpSender(SelectiveRepeatSender):
     def __init__(self, ends: Ends, window: int, recovery: Recovery, counts: StreamCounts) -> None:
         super().__init__(ends, window, recovery, counts, Reno)
         self._control: Reno = self._control  # narrower than in the base
-        self._probed = -1  # the packet that a probe has sent again since the last progress
+        self._probed = -1  # the packet that a probe has retransmitted since the last progress
 
     @property
     def _probe_at(self) -> float:

@@ -18,7 +18,7 @@ from tests.simulator.event_loop.random_clusters import PAUSE, WATCHDOG
 
 @dataclass(frozen=True)
 class Ran:
-    """What happened: all that the network and the flows tell."""
+    """All that the network and the flows know of a run."""
 
     finished: bool
     facts: list[object]
