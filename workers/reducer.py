@@ -296,7 +296,7 @@ class Reducer:
 
     def _scatter(self, parts: NDArray[np.float32], bits: int, what: str) -> NDArray[np.float32] | None:
         """Return this worker's part of the sum of `parts` [workers, elements]; None if the ring has to do it."""
-        if self._exchanger is None or self._by_ring:
+        if self._exchanger is None:
             return None
         rank, elements = self._place.rank, parts.shape[1]
         values = self._exchanger.block * 32 // bits
@@ -313,9 +313,11 @@ class Reducer:
 
     @property
     def _exchanger(self) -> InNetworkAllReduce | None:
-        """Return the membership if it gathers and scatters in the network."""
+        """Return the membership if it gathers and scatters in the network; None if the ring has to."""
         place = self._place
-        return place if isinstance(place, InNetworkAllReduce) and place.exact else None
+        if self._by_ring or not isinstance(place, InNetworkAllReduce) or not place.exact:
+            return None
+        return place
 
     def _exchange(
         self,
@@ -326,14 +328,14 @@ class Reducer:
         bits: int = 32,
     ) -> bool:
         """Gather or scatter in the network. If it returns False, the ring has to do it."""
-        if self._exchanger is None or self._by_ring:
-            return False
+        exchanger = self._exchanger
+        assert exchanger
         try:
-            self._exchanger.exchange_in_network(Buffers(x, out, bits), own, what)
+            exchanger.exchange_in_network(Buffers(x, out, bits), own, what)
         except LeaseLostError as lost:
             self._continue_by_ring(lost)
             return False
-        if len(unsummed := self._exchanger.unsummed):
+        if len(unsummed := exchanger.unsummed):
             self._sum_as_float(out, unsummed, what)
         return True
 

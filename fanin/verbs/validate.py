@@ -116,21 +116,9 @@ def validate(
 def _closed_form(results: Path, as_json: bool) -> None:
     """Fit alpha and beta of every algorithm at some sizes, and predict the other sizes."""
     from fanin.assurance.validation.calibration import TOLERANCE, calibrate, write
-    from fanin.controller.requirements import PROGRAM
-    from fanin.experiments.scenario.compilers import compile_program
-    from fanin.p4compiler import CompileError
-    from fanin.p4switch.engine.engine import Engine
-    from fanin.progress import Steps
     from fanin.table import new_table, print_records, print_table
 
-    with (
-        failing("validate", CompileError, KeyboardInterrupt),
-        Steps("predictions", None, shown=not as_json) as progress,
-    ):
-        found = []
-        for one in calibrate(Engine.load(compile_program(PROGRAM, "embedded").device_config)):
-            found.append(one)
-            progress.advance()
+    found = _measured("predictions", calibrate, as_json)
     write(found, results)
     if as_json:
         print_records(one.columns for one in found)
