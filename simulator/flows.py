@@ -169,7 +169,7 @@ class Flows:
             self._fabric.add_flow_station(name, station, {end.ports[0] for end in here}, begin)
 
     def _run_in_python(self, name: str, ends: Sequence[_End], control: MakeControl) -> None:
-        """Handle a host that also has a job, or whose congestion control is not in C."""
+        """Handle a host that C cannot: it has a job as well, no plain card, or a transport or control that C lacks."""
         station = FlowStation(self._fabric, name, self._priority, self._facts, self._unfinished)
         rank, settings = station.host.rank, (self._window, self._recovery, self._counts)
         for end in ends:
