@@ -54,3 +54,25 @@ def test_on_bmv2_itself(tmp_path: Path, fanin: Any) -> None:
         ):
             done = fanin(*arguments, **up.environment)
             assert done.returncode == 0, done.stderr
+
+
+SCRIPT = """
+import numpy as np
+import fanin
+
+comm = fanin.init()
+vectors = [np.random.default_rng(rank).normal(size=1000).astype(np.float32) for rank in range(comm.size)]
+mine = vectors[comm.rank]
+assert np.array_equal(comm.allgather(mine), vectors)
+assert np.array_equal(comm.broadcast(mine.copy(), root=1), vectors[1])
+assert np.allclose(comm.reduce_scatter(mine), np.split(sum(vectors), comm.size)[comm.rank], atol=1e-4)
+"""
+
+
+@pytest.mark.live
+@pytest.mark.bmv2
+def test_bmv2_gathers_broadcasts_and_scatters_in_the_network(tmp_path: Path, fanin: Any) -> None:
+    (tmp_path / "gathers.py").write_text(SCRIPT)
+    with Up(tmp_path, *SMALL, "--switch", "bmv2") as up:
+        done = fanin("launch", str(tmp_path / "gathers.py"), **up.environment)
+        assert done.returncode == 0, done.stderr
