@@ -134,7 +134,6 @@ EXEMPT = {
     **dict.fromkeys(["vagrant up", "vagrant ssh -c 'fanin demo'"], _VAGRANT),
     **dict.fromkeys(
         [
-            "fanin run scenario:small-live --switch bmv2 --compiler p4c",
             "export FANIN_BMV2=$HOME/behavioral-model/targets/simple_switch_grpc/simple_switch_grpc",
             'export FANIN_P4C="$HOME/p4c/build/p4c-bm2-ss -I $HOME/p4c/p4include"',
         ],
@@ -153,7 +152,6 @@ EXEMPT = {
         _CLASS,
     ),
     ".venv/bin/pip install -e '.[torch]'": _SETS_UP,
-    "pip install 'fanin[editor]'": _SETS_UP,
     "python -m fanin.p4switch -i 1@veth0 -i 2@veth2 --link 2:rate=100M,delay=1ms,queue_bytes=64k "
     "--link 1:ingress:loss=1% …": "needs two interfaces of these names, and … stands for the program; "
     "tests/p4switch/test_cli.py reads such options",
