@@ -33,19 +33,6 @@ class CongestionWindow(ctypes.Structure):
     def __init__(self, least: int, most: int) -> None:
         super().__init__(size=most, share=1.0, least=least, most=most)  # share: RFC 8257, section 4.2
 
-    def end_round(self, answered: int, marked: int) -> None:
-        """Adapt the window after a round trip.
-
-        Args:
-            answered: Packets answered in the round trip.
-            marked: How many of them had congestion marks.
-        """
-        self.estimate(answered, marked, GAIN)
-        if marked:
-            self.decrease()
-        else:
-            self.increase(1)
-
     def estimate(self, answered: int, marked: int, gain: float) -> None:
         """Update `share` with one round's share of marked packets, which weighs `gain`."""
         share = min(marked / max(answered, 1), 1.0)
@@ -67,20 +54,34 @@ class Gate(ctypes.Structure):
 
     Attributes:
         in_flight: Chunks let through whose results have not arrived.
-        round: Number of results after which the window is adapted.
-        answered: Results since the window was adapted.
-        marked: Congestion marks since the window was adapted.
+        sent_before: How many of them were sent before the window last shrank.
+        round: Number of results after which the share of marks is updated, about those of a round trip.
+        answered: Results since then.
+        marked_in_round: Congestion marks since then, up to the latest result.
+        marked: Congestion marks since the latest result.
         lowest: All chunks below this one have their results.
         held_count: Number of chunks held back.
         held: The chunks held back, ascending; the first `held_count` elements.
     """
 
     _fields_ = tuple(
-        (name, _int64) for name in ("in_flight", "round", "answered", "marked", "lowest", "held_count")
+        (name, _int64)
+        for name in (
+            "in_flight",
+            "sent_before",
+            "round",
+            "answered",
+            "marked_in_round",
+            "marked",
+            "lowest",
+            "held_count",
+        )
     )
     in_flight: int
+    sent_before: int
     round: int
     answered: int
+    marked_in_round: int
     marked: int
     lowest: int
     held_count: int
@@ -102,13 +103,27 @@ class Gate(ctypes.Structure):
         return self._first
 
     def answer(self, count: int) -> None:
-        """Record that `count` more results have arrived."""
+        """Record that `count` more results have arrived, and adapt the window.
+
+        Results of chunks that were sent before the window last shrank neither shrink it again nor let it grow: they
+        tell of the same congestion (RFC 8257, section 3.3). Results are taken to arrive in the order of the chunks.
+        """
+        window, marked = self.window, self.marked
+        later = max(count - self.sent_before, 0)
         self.in_flight -= count
+        self.sent_before -= count - later
         self.answered += count
+        self.marked_in_round += marked
+        self.marked = 0
         if self.answered >= self.round:
-            self.window.end_round(self.answered, self.marked)
-            self.answered = self.marked = 0
-            self.round = max(self.in_flight, int(self.window.size))
+            window.estimate(self.answered, self.marked_in_round, GAIN)
+            self.answered = self.marked_in_round = 0
+            self.round = max(self.in_flight, int(window.size))
+        if not marked:
+            window.increase(later / window.size)
+        elif later:
+            window.decrease()
+            self.sent_before = self.in_flight
 
     def admit(
         self, ready: NDArray[np.int64] | None, accepted: NDArray[np.bool_], lead: int

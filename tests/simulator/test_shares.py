@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fanin.p4switch.engine.engine import Engine
+from fanin.simulator import HostModel
 from fanin.simulator.fabric import Fabric, Job
 from fanin.simulator.hosts.stations import Vector
 from fanin.simulator.job_spec import JobSpec
@@ -72,6 +73,22 @@ def test_two_jobs_on_one_uplink_get_the_same_within_a_tenth(
         workers[2:],
     ):  # of a job: they follow the same marks, perhaps a round apart
         assert one.statistics.congestion_window == pytest.approx(other.statistics.congestion_window, rel=0.25)
+
+
+def test_a_job_that_fills_the_queue_alone_halves_its_window_once(switch: Engine) -> None:
+    """All packets of its first window are marked that meet the queue, and half of the window no longer does."""
+    window, links = 64, {"delay": 5e-6}
+    uplinks = {**links, "ecn_bytes": 20 * PACKET}
+    topology = leaf_spine(
+        1, 2, 2, rate=40 * GIGABIT, uplink_rate=10 * GIGABIT, properties=links, uplink_properties=uplinks
+    )
+    on = Fabric(topology, switch, host=HostModel(coalescing=0.0))
+    (worker, _) = (station.worker for station in start(on, 0, window, 0.0).stations)
+    sizes = []
+    for moment in np.arange(0, 3e-4, 1e-5):
+        on.network.run(limit=float(moment))
+        sizes.append(worker.statistics.congestion_window)
+    assert window / 2 <= min(sizes) < 0.6 * window
 
 
 def test_where_nothing_marks_the_larger_window_has_the_larger_share(switch: Engine) -> None:

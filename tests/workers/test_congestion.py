@@ -8,48 +8,108 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fanin.workers import wire
-from fanin.workers.congestion import CongestionWindow, Gate
+from fanin.workers.congestion import Gate
 from fanin.workers.lease import Lease
 from fanin.workers.protocol import Worker
 from tests.workers.faulty_network import Faults, Network, exact_sum
 from tests.workers.vectors import gradients
 
 
+class Path:
+    """A path of a worker's chunks: results arrive in the order in which the chunks were sent."""
+
+    def __init__(self, places: int, chunks: int = 30_000) -> None:
+        self.gate, self.lead = Gate(places), places
+        self.accepted = np.zeros(chunks, np.bool_)
+        self.sent = self.gate.begin(places).tolist()
+        self.answered = 0
+
+    @property
+    def size(self) -> float:
+        return self.gate.window.size
+
+    def answer(self, count: int, marked: int = 0) -> None:
+        """Let this many results arrive, of which some are marked."""
+        chunks = np.array(self.sent[self.answered : self.answered + count])
+        assert len(chunks) == count
+        self.answered += count
+        self.accepted[chunks] = True
+        self.gate.marked += marked
+        self.gate.answer(count)
+        through = self.gate.admit(chunks + self.lead, self.accepted, self.lead)
+        self.sent += [] if through is None else through.tolist()
+
+
 def test_without_marks_the_window_stays_at_its_most() -> None:
-    window = CongestionWindow(1, 32)
-    for _ in range(10):
-        window.end_round(32, 0)
-    assert window.size == 32
+    path = Path(32)
+    for _ in range(320):
+        path.answer(1)
+    assert path.size == 32
 
 
-def test_the_first_marks_halve_it() -> None:
-    window = CongestionWindow(1, 32)
-    window.end_round(32, 32)
-    assert window.size == 16
+def test_the_first_mark_halves_it_at_once() -> None:
+    path = Path(32)
+    path.answer(1, marked=1)
+    assert path.size == 16
 
 
 def test_where_few_are_marked_it_loses_little() -> None:
-    window = CongestionWindow(1, 100)
+    path = Path(100)
     for _ in range(200):
-        window.end_round(10, 0)
-    assert window.size == 100
-    window.end_round(10, 1)
-    assert 99 < window.size < 100
+        path.answer(100)
+    path.answer(100, marked=1)
+    assert 99 < path.size < 100
 
 
-def test_each_round_without_marks_gives_one_back() -> None:
-    window = CongestionWindow(1, 32)
-    window.end_round(32, 1)
-    before = window.size
-    window.end_round(16, 0)
-    assert window.size == before + 1
+@pytest.mark.parametrize("batch", [1, 4, 100])
+def test_each_window_without_marks_gives_one_back(batch: int) -> None:
+    path = Path(32)
+    path.answer(32, marked=1)
+    before = path.size
+    for more in range(1, 6):
+        for _ in range(0, int(path.size), batch):
+            path.answer(min(batch, len(path.sent) - path.answered))
+        assert path.size == pytest.approx(before + more, abs=0.5)
 
 
 def test_it_is_never_below_its_least_however_many_are_marked() -> None:
-    window = CongestionWindow(1, 32)
+    path = Path(32)
     for _ in range(100):
-        window.end_round(1, 5)
-    assert window.size == 1
+        path.answer(1, marked=5)
+    assert path.size == 1
+
+
+def test_one_congestion_shrinks_it_once() -> None:
+    """RFC 8257, section 3.3: the queue marks whatever was sent before the window shrank."""
+    path = Path(64)
+    for _ in range(64):
+        path.answer(1, marked=1)
+    assert path.size == 32
+    path.answer(32)
+    assert path.size == 32 + 1
+
+
+def test_congestion_that_lasts_shrinks_it_once_per_window() -> None:
+    path = Path(64)
+    for size in (32, 16, 8):
+        for _ in range(len(path.sent) - path.answered):
+            path.answer(1, marked=1)
+        assert path.size == size
+
+
+@given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 7), st.booleans()), max_size=200))
+def test_after_it_shrank_it_does_not_until_a_later_chunk_has_its_result(
+    places: int, batches: list[tuple[int, bool]]
+) -> None:
+    path, sent_before = Path(places), 0
+    for draw, marked in batches:
+        count = 1 + draw % (len(path.sent) - path.answered)
+        before, sent = path.size, len(path.sent)
+        path.answer(count, int(marked))
+        if path.size < before:
+            assert path.answered > sent_before
+            sent_before = sent
+    assert path.size >= 1
 
 
 def sent_by(worker: Worker) -> list[np.ndarray]:
@@ -86,9 +146,9 @@ def test_the_lowest_chunk_missing_is_never_held() -> None:
     gate, accepted = Gate(8), np.zeros(40, np.bool_)
 
     def answered(chunks: list[int], ready: list[int], window: int) -> list[int]:
-        gate.window.size, gate.round = float(window), 100
         accepted[chunks] = True
         gate.answer(len(chunks))
+        gate.window.size = float(window)
         through = gate.admit(np.array(ready) if ready else None, accepted, 8)
         return [] if through is None else through.tolist()
 

@@ -11,15 +11,8 @@
 
 SHARE_NUMBER(GAIN);
 SHARE_STRUCT(congestion_window, FIELD(size) FIELD(share) FIELD(least) FIELD(most))
-SHARE_STRUCT(gate, FIELD(in_flight) FIELD(round) FIELD(answered) FIELD(marked) FIELD(lowest) FIELD(held_count))
-
-static void end_round(struct congestion_window *window, int64_t answered, int64_t marked)
-{
-    double share = fmin((double)marked / (double)(answered > 1 ? answered : 1), 1);
-    window->share += GAIN * (share - window->share);
-    window->size = marked ? fmax(window->size * (1 - window->share / 2), window->least)
-                          : fmin(window->size + 1, window->most);
-}
+SHARE_STRUCT(gate, FIELD(in_flight) FIELD(sent_before) FIELD(round) FIELD(answered) FIELD(marked_in_round) FIELD(marked)
+                   FIELD(lowest) FIELD(held_count))
 
 /* Begins an all-reduce: puts those of the first `lead` chunks that may be sent into `ready`, and holds the others. */
 void open_gate(struct work *w)
@@ -35,18 +28,31 @@ void open_gate(struct work *w)
         w->held[i] = w->ready_count + i;
 }
 
-/* Records that `count` more results have arrived. */
+/* Records that `count` more results have arrived, and adapts the window. */
 void count_answers(struct work *w, int64_t count)
 {
     struct gate *g = w->gate;
+    struct congestion_window *window = w->congestion;
+    bool marked = g->marked > 0;
+    int64_t later = count > g->sent_before ? count - g->sent_before : 0;
     g->in_flight -= count;
+    g->sent_before -= count - later;
     g->answered += count;
-    if (g->answered < g->round)
-        return;
-    end_round(w->congestion, g->answered, g->marked);
-    g->answered = g->marked = 0;
-    int64_t size = (int64_t)w->congestion->size;
-    g->round = g->in_flight > size ? g->in_flight : size;
+    g->marked_in_round += g->marked;
+    g->marked = 0;
+    if (g->answered >= g->round) {
+        double share = fmin((double)g->marked_in_round / (double)g->answered, 1);
+        window->share += GAIN * (share - window->share);
+        g->answered = g->marked_in_round = 0;
+        int64_t size = (int64_t)window->size;
+        g->round = g->in_flight > size ? g->in_flight : size;
+    }
+    if (!marked) {
+        window->size = fmin(window->size + (double)later / window->size, window->most);
+    } else if (later) {
+        window->size = fmax(window->size * (1 - window->share / 2), window->least);
+        g->sent_before = g->in_flight;
+    }
 }
 
 /* Inserts the chunks of `ready` from `from` on into those held, in ascending order. */

@@ -54,7 +54,7 @@ struct congestion_window { /* congestion.py */
 };
 
 struct gate { /* congestion.py */
-    int64_t in_flight, round, answered, marked, lowest, held_count;
+    int64_t in_flight, sent_before, round, answered, marked_in_round, marked, lowest, held_count;
 };
 
 struct buffers { /* buffers.py */
