@@ -78,7 +78,7 @@ def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
 
     if scenario.frame.plot:
         try:
-            rehearse(scenario.points, scenario.frame.plot)
+            rehearse(scenario.points, scenario.frame.plot, changed=bool(changes))
         except PlotError as error:
             raise failure(verb, f"{file}: plot: {error}", 2) from None
     if any(point.links.mean_loss == 1 for point in scenario.points):

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from fanin.controller.telemetry import Reason
 from fanin.experiments.models.timers import virtual_window
-from fanin.experiments.results.drawing.series import select, series
+from fanin.experiments.results.drawing.series import require_lines, select, series
 from fanin.experiments.results.faults import FaultOutcome
 from fanin.experiments.results.measured import (
     LINK_EVENTS,
@@ -31,8 +31,14 @@ from fanin.workers.recovery import Recovery
 _FAULT = FaultOutcome(what="", at=0.0, found=0.0, outcome="", next_end=1.0)
 
 
-def rehearse(points: Sequence[Settings], plot: Plot) -> None:
+def rehearse(points: Sequence[Settings], plot: Plot, *, changed: bool = False) -> None:
     """Select and sort what the figure would show of these points, with meaningless numbers.
+
+    Args:
+        points: The points.
+        plot: The figure.
+        changed: Whether these are not the points of the scenario's file. Then the figure may name lines that are
+            missing.
 
     Raises:
         PlotError: If the figure needs something that the rows will not have.
@@ -40,10 +46,12 @@ def rehearse(points: Sequence[Settings], plot: Plot) -> None:
     common = provenance() | dict.fromkeys(DIGESTS)
     rows = [rehearsed_row(point) | common for point in points]
     names = [name for name in (plot.x, *plot.by) if name in rows[0]]
-    if any(setting_columns(point).get(name) is None for point in points for name in names):
-        # Names of lines are only known after the run.
-        plot = plot.model_copy(update={"order": (), "labels": {}})
-    series(select(rows, plot.where), plot)
+    lines = series(select(rows, plot.where), plot)
+    # Where a setting is not set, names of lines are known only after the run.
+    if not changed and all(
+        setting_columns(point).get(name) is not None for point in points for name in names
+    ):
+        require_lines(plot, lines)
 
 
 def rehearsed_row(settings: Settings) -> Row:

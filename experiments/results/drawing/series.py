@@ -106,12 +106,10 @@ def series(rows: Sequence[Row], plot: Plot) -> list[Series]:
     found = [_one(group, at, plot) for group, at in groups.items()]
     if not any(line.x for line in found):
         raise PlotError(f"no row has {' and '.join(dict.fromkeys((plot.x, plot.measured)))}")
-    words = {x for line in found for x in (*line.x, *line.failed) if isinstance(x, str)}
-    return _ordered(found, plot, words)
+    return _ordered(found, plot)
 
 
-def _ordered(found: Sequence[Series], plot: Plot, words: Iterable[str] = ()) -> list[Series]:
-    _require_lines(plot, [line.label for line in found], words)
+def _ordered(found: Sequence[Series], plot: Plot) -> list[Series]:
     places = {label: place for place, label in enumerate(plot.order)}
     return sorted(found, key=lambda line: places.get(line.label, len(places)))
 
@@ -124,7 +122,7 @@ def queue_series(rows: Sequence[Row], plot: Plot) -> list[Series]:
         plot: Its x and y are sampled_seconds and sampled_bytes; `by` distinguishes the queues.
 
     Raises:
-        PlotError: If there is no such column or no such line.
+        PlotError: If there is no such column.
     """
     for name in plot.columns:
         require(name, columns_of(rows))
@@ -325,8 +323,15 @@ def require(name: str, there: Sequence[str]) -> None:
         )
 
 
-def _require_lines(plot: Plot, labels: Sequence[str], words: Iterable[str]) -> None:
-    there = dict.fromkeys(name for name in (*labels, *sorted(words)) if name)
+def require_lines(plot: Plot, lines: Iterable[Series]) -> None:
+    """Check that `plot.order` and `plot.labels` name lines, or words on the horizontal axis.
+
+    Raises:
+        PlotError: If they name something else.
+    """
+    lines = list(lines)
+    words = {x for line in lines for x in (*line.x, *line.failed) if isinstance(x, str)}
+    there = dict.fromkeys(name for name in (*(line.label for line in lines), *sorted(words)) if name)
     for key, names in (("order", plot.order), ("labels", plot.labels)):
         for name in names:
             if name not in there:

@@ -94,7 +94,7 @@ def plot(
     from pydantic import ValidationError
 
     from fanin.experiments.results.drawing.plot import draw
-    from fanin.experiments.results.drawing.series import PlotError, mixed, select, series
+    from fanin.experiments.results.drawing.series import PlotError, mixed, require_lines, select, series
     from fanin.experiments.results.files import ResultsError, read_rows
     from fanin.experiments.scenario.tables.figure import Plot
 
@@ -131,6 +131,7 @@ def plot(
             rows = select(read_rows(results), wanted.where)
             lines, names = series(rows, wanted), mixed(rows, wanted)
             name = "-".join(dict.fromkeys((wanted.measured, "cdf" if kind == "cdf" else x))) + ".png"
+        require_lines(wanted, lines)
         path = output or (results if results.is_dir() else results.parent) / name
         draw(lines, wanted, path)
     except ValidationError as error:

@@ -15,7 +15,15 @@ from pydantic import ValidationError
 
 from fanin.experiments.results.axes import scale
 from fanin.experiments.results.drawing.plot import draw
-from fanin.experiments.results.drawing.series import PlotError, mixed, queue_series, select, series, spread
+from fanin.experiments.results.drawing.series import (
+    PlotError,
+    mixed,
+    queue_series,
+    require_lines,
+    select,
+    series,
+    spread,
+)
 from fanin.experiments.results.files import QUEUE_COLUMNS
 from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.styles import Style
@@ -200,7 +208,7 @@ def test_a_queue_is_empty_at_first_and_holds_each_sample_until_the_next() -> Non
     assert deep.median == [0, 0, 700, 0]
     assert deep.steps
     with pytest.raises(PlotError, match="order: there is no line 'h1'; there are"):
-        queue_series([queue("h1 → leaf1", [1, 1, 0])], QUEUES.model_copy(update={"order": ("h1",)}))
+        require_lines(QUEUES.model_copy(update={"order": ("h1",)}), [deep, shallow])
 
 
 def test_a_queue_is_drawn_in_steps_without_markers(tmp_path: Path) -> None:

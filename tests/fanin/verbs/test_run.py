@@ -264,6 +264,14 @@ def test_a_figure_of_what_will_not_be_there_is_refused_before_the_run(
     assert not folder.exists()
 
 
+def test_a_figure_may_name_a_line_that_the_command_line_leaves_out(tmp_path: Path) -> None:
+    path = tmp_path / "try.toml"
+    path.write_text(VIRTUAL + 'order = ["ring"]\nlabels = {ring = "between hosts"}\n')
+    status, output = invoke("run", path, "--set", "algorithm=in-network", "--results", tmp_path / "results")
+    assert status == 0, output
+    assert (tmp_path / "results" / "try.png").exists()
+
+
 def test_rows_have_the_columns_that_a_rehearsal_has(scenario: str, tmp_path: Path) -> None:
     assert invoke("run", scenario, "--results", tmp_path)[0] == 0
     common = provenance() | dict.fromkeys(DIGESTS)
