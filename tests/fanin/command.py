@@ -109,7 +109,7 @@ def run(
     input: str | None = None,
     timeout: float = 600 * setting(),
 ) -> subprocess.CompletedProcess[str]:
-    """What `fanin` says, with these arguments. environment: beside ours."""
+    """Return what `fanin` prints with these arguments; `environment` is added to ours."""
     stdin = None if input is None else subprocess.PIPE
     with start(*arguments, environment=environment, cwd=cwd, stdin=stdin) as process:
         try:

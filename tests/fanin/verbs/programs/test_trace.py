@@ -374,7 +374,7 @@ def test_packets_of_a_running_switch(up, fanin):
 
 @pytest.mark.slow
 def test_an_entry_file_has_groups_and_clone_sessions(tmp_path: Path) -> None:
-    """What = 6 of passes.p4: a clone to session 6 and the packet to group 7; the copies form a tree."""
+    """In passes.p4, 6 means a clone to session 6 and the packet to group 7; the copies form a tree."""
     entries = tmp_path / "entries.json"
     entries.write_text(json.dumps({"groups": {"7": [[1, 3], [4, 3]]}, "sessions": {"6": [[5, 2]]}}))
     source = str(Path(__file__).parents[3] / "p4switch" / "stf" / "passes.p4")
