@@ -21,6 +21,7 @@ from hypothesis.internal.constants_ast import Constants
 from fanin.controller.requirements import PROGRAM
 from fanin.experiments.scenario.tools import BMV2, P4C, ToolError
 from fanin.native import libc
+from fanin.native.collector import collect_seldom
 from fanin.p4compiler import Compiled, compile_once
 from fanin.p4switch.engine.engine import Engine
 from tests.sizes import few, sized
@@ -92,7 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     # What is there now stays: to go through it again and again took an eighth of the time.
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    collect_seldom()
     gc.enable()
 
 
