@@ -455,7 +455,7 @@ ELSEWHERE = {
 
 # A lesson with something changed: its points are made, and their times expected; make test-long runs them, and
 # tests/fanin/verbs/test_lesson.py the lesson.
-_CHANGED_LESSON = re.compile(r"fanin lesson run --small (\S+) (--set .*)")
+_CHANGED_LESSON = re.compile(r"fanin lesson run --small (\S+)(?: --small)? (--set .*)")
 
 # What is run is smaller than what is shown, in the place of the former the latter.
 SMALLER = {
