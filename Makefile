@@ -56,11 +56,11 @@ beside_lint = @report=$$(mktemp); trap 'rm -f "$$report"' EXIT; \
 	printf '\n%s\n' "lint: $$(outcome $$linted), tests: $$(outcome $$tested)"; \
 	exit $$((linted | tested))
 
-test: setup
+test: setup $(VENV)/bytecode
 	$(VENV)/bin/python -c 'from fanin.shell_environment import set_up; set_up()'
 	$(call beside_lint,$(PYTEST) --durations 20)
 
-test-fast: setup
+test-fast: setup $(VENV)/bytecode
 	$(call beside_lint,$(PYTEST) -m 'not live and not slow')
 
 test-long: setup
@@ -105,6 +105,11 @@ release-check: setup
 	$(VENV)/bin/pytest -q tests/test_wheel.py tests/fanin/test_release.py
 
 setup: $(VENV)/installed
+
+# Bytecode of all modules and tests, made once in a new clone; otherwise each process of pytest makes all of it.
+$(VENV)/bytecode: $(VENV)/installed
+	@$(VENV)/bin/pytest --collect-only -qq >/dev/null 2>&1 || true
+	@touch $@
 
 $(VENV)/installed: pyproject.toml system-packages.sh $(LOCK)
 	./system-packages.sh $(PYTHON)

@@ -1,4 +1,4 @@
-"""How often Python looks for garbage in reference cycles."""
+"""The frequency at which Python looks for garbage in reference cycles."""
 
 from __future__ import annotations
 
