@@ -36,7 +36,7 @@ LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; d
 # jobs (tests/conftest.py). Some of make test-fast wait, too, for processes that they start.
 # Linear algebra in one thread: those of hundreds of processes would wait for one another.
 WAITING = 2
-PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + $(WAITING)) --dist loadgroup
+PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + $(WAITING)) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help demo test test-fast test-long test-torch test-bmv2 test-vm test-arm64 test-vagrant lint docs release-check setup clean
 

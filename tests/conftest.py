@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,6 +42,21 @@ settings.load_profile("any machine")
 providers._get_local_constants = Constants
 
 JOBS = Path(__file__).parent / "workers" / "job"
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist, there is no such hook
+def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
+    """Give each file to one process, unless its tests have a group.
+
+    Otherwise each process sets up the fixtures of all modules, and the time to choose a test grows with their number.
+    """
+    from xdist.scheduler import LoadGroupScheduling
+
+    class FileScheduling(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return super()._split_scope(nodeid).partition("::")[0]
+
+    return FileScheduling(config) if config.getoption("dist") == "loadgroup" else None
 
 
 def pytest_configure() -> None:

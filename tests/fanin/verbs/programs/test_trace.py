@@ -136,6 +136,7 @@ def test_state_is_kept_from_packet_to_packet(program):
     assert [drop["source"]["fragment"] for drop in drops] == ["mark_to_drop(standard_metadata)"] * 2
 
 
+@pytest.mark.slow
 def test_a_capture_a_filter_and_a_count(program, tmp_path):
     capture = tmp_path / "packets.pcap"
     others = [Ether(PACKET) for _ in range(2)]
@@ -219,6 +220,7 @@ def test_an_entry_of_a_file_that_does_not_fit_is_named_with_its_line(tmp_path):
         entries.encode(made.p4info)
 
 
+@pytest.mark.slow
 def test_a_filter_that_no_packet_meets_is_reported(program, tmp_path):
     done = run(program, "--packet", "00" * 60, "--filter", "port=5")
     assert done.exit_code == 1
