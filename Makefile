@@ -36,7 +36,7 @@ LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; d
 # jobs (tests/conftest.py). Some of make test-fast wait, too, for processes that they start.
 # Linear algebra in one thread: those of hundreds of processes would wait for one another.
 WAITING = 2
-PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + $(WAITING)) --dist loadgroup
+PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + $(WAITING)) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help demo test test-fast test-long test-torch test-bmv2 test-vm test-arm64 test-vagrant lint docs release-check setup clean
 
@@ -56,11 +56,11 @@ beside_lint = @report=$$(mktemp); trap 'rm -f "$$report"' EXIT; \
 	printf '\n%s\n' "lint: $$(outcome $$linted), tests: $$(outcome $$tested)"; \
 	exit $$((linted | tested))
 
-test: setup
+test: setup $(VENV)/bytecode
 	$(VENV)/bin/python -c 'from fanin.shell_environment import set_up; set_up()'
 	$(call beside_lint,$(PYTEST) --durations 20)
 
-test-fast: setup
+test-fast: setup $(VENV)/bytecode
 	$(call beside_lint,$(PYTEST) -m 'not live and not slow')
 
 test-long: setup
@@ -105,6 +105,11 @@ release-check: setup
 	$(VENV)/bin/pytest -q tests/test_wheel.py tests/fanin/test_release.py
 
 setup: $(VENV)/installed
+
+# Bytecode of all modules and tests, made once in a new clone; otherwise each process of pytest makes all of it.
+$(VENV)/bytecode: $(VENV)/installed
+	@$(VENV)/bin/pytest --collect-only -qq >/dev/null 2>&1 || true
+	@touch $@
 
 $(VENV)/installed: pyproject.toml system-packages.sh $(LOCK)
 	./system-packages.sh $(PYTHON)

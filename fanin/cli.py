@@ -22,6 +22,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from fanin.cli_errors import memory_limit, out_of_memory
+from fanin.native.collector import collect_seldom
 from fanin.output import say
 
 
@@ -312,6 +313,7 @@ def _limit_columns() -> None:
 
 def main() -> None:
     """Run the command line."""
+    collect_seldom()
     _open_streams()
     _limit_columns()
     if locale.getencoding().lower().replace("-", "") != "utf8" and not sys.flags.utf8_mode:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcInvalidParams
@@ -235,155 +235,188 @@ def _path(uri: str) -> Path:
         return Path("/unreadable.p4")
 
 
+_Handler = Callable[[P4Server, Any], object]
+# Names of requests and notifications, with the options of their registration.
+_HANDLERS: list[tuple[str, object, _Handler]] = []
+
+
+def _answers(name: str, options: object = None) -> Callable[[_Handler], _Handler]:
+    """Register the handler of a request or notification."""
+
+    def register(handler: _Handler) -> _Handler:
+        _HANDLERS.append((name, options, handler))
+        return handler
+
+    return register
+
+
+@_answers(lsp.INITIALIZED)
+def _initialized(server: P4Server, _: lsp.InitializedParams) -> None:
+    folders = [_path(f.uri) for f in server.workspace.folders.values()]
+    if not folders and server.workspace.root_uri:
+        folders = [_path(server.workspace.root_uri)]
+    server.programs.folders = folders
+    server.programs.look_again()
+
+
+@_answers(lsp.TEXT_DOCUMENT_DID_OPEN)
+def _opened(server: P4Server, params: lsp.DidOpenTextDocumentParams) -> None:
+    path = _path(params.text_document.uri)
+    server.programs.buffers[path] = params.text_document.text
+    server.programs.look_again()
+    server.changed(path)
+
+
+@_answers(lsp.TEXT_DOCUMENT_DID_CHANGE)
+def _changed(server: P4Server, params: lsp.DidChangeTextDocumentParams) -> None:
+    path = _path(params.text_document.uri)
+    server.programs.buffers[path] = server.workspace.get_text_document(params.text_document.uri).source
+    server.changed(path)
+
+
+@_answers(lsp.TEXT_DOCUMENT_DID_CLOSE)
+def _closed(server: P4Server, params: lsp.DidCloseTextDocumentParams) -> None:
+    path = _path(params.text_document.uri)
+    server.programs.buffers.pop(path, None)
+    server.programs.look_again()
+    for file in server.published.pop(path, set()):
+        server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(_uri(file), []))
+
+
+@_answers(lsp.TEXT_DOCUMENT_DID_SAVE)
+def _saved(server: P4Server, params: lsp.DidSaveTextDocumentParams) -> None:
+    server.changed(_path(params.text_document.uri))
+
+
+@_answers(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+def _watched(server: P4Server, _: lsp.DidChangeWatchedFilesParams) -> None:
+    server.programs.look_again()
+    for path in list(server.programs.buffers)[:1]:
+        server.changed(path)
+
+
+@_answers(lsp.TEXT_DOCUMENT_HOVER)
+def _hover(server: P4Server, params: lsp.HoverParams) -> lsp.Hover | None:
+    path = _path(params.text_document.uri)
+    found = server.programs.find(path, *server.column(path, params.position))
+    if found is None:
+        return None
+    content = lsp.MarkupContent(lsp.MarkupKind.Markdown, describe(found.definition))
+    return lsp.Hover(content, server.range(path, found.place.span))
+
+
+@_answers(lsp.TEXT_DOCUMENT_DEFINITION)
+def _definition(server: P4Server, params: lsp.DefinitionParams) -> lsp.Location | None:
+    path = _path(params.text_document.uri)
+    line, column = server.column(path, params.position)
+    found = server.programs.find(path, line, column)
+    if found is not None:
+        place = server.programs.place(found.snapshot, found.definition.span)
+        return server.location(place) if place is not None else None
+    for snapshot in server.programs.snapshots(path):
+        for span, target in snapshot.analysis.index.includes:
+            at = server.programs.place(snapshot, span)
+            if at is not None and at.path == path and at.span.line == line:
+                return lsp.Location(_uri(target), lsp.Range(lsp.Position(0, 0), lsp.Position(0, 0)))
+    return None
+
+
+@_answers(lsp.TEXT_DOCUMENT_REFERENCES)
+def _references(server: P4Server, params: lsp.ReferenceParams) -> list[lsp.Location]:
+    path = _path(params.text_document.uri)
+    found = server.programs.find(path, *server.column(path, params.position))
+    if found is None:
+        return []
+    declared = server.programs.place(found.snapshot, found.definition.span)
+    places = server.programs.uses(found)
+    if not params.context.include_declaration and declared is not None:
+        places = [p for p in places if (p.path, p.span[1:3]) != (declared.path, declared.span[1:3])]
+    return [server.location(place) for place in places]
+
+
+@_answers(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
+def _prepare_rename(server: P4Server, params: lsp.PrepareRenameParams) -> lsp.Range:
+    path = _path(params.text_document.uri)
+    with _refusing():
+        found = check_renamable(server.programs.find(path, *server.column(path, params.position)))
+    return server.range(path, found.place.span)
+
+
+@_answers(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
+def _renamed(server: P4Server, params: lsp.RenameParams) -> lsp.WorkspaceEdit:
+    path = _path(params.text_document.uri)
+    with _refusing():
+        places = rename(
+            server.programs,
+            server.programs.find(path, *server.column(path, params.position)),
+            params.new_name,
+        )
+    changes: dict[str, list[lsp.TextEdit]] = {}
+    for place in places:
+        edit = lsp.TextEdit(server.range(place.path, place.span), params.new_name)
+        changes.setdefault(_uri(place.path), []).append(edit)
+    return lsp.WorkspaceEdit(changes)
+
+
+@_answers(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "@", "#", ":"]))
+def _completion(server: P4Server, params: lsp.CompletionParams) -> list[lsp.CompletionItem]:
+    path = _path(params.text_document.uri)
+    found = complete(server.programs, path, *server.column(path, params.position))
+    kinds = _COMPLETIONS
+    return [
+        lsp.CompletionItem(
+            s.name, kind=kinds.get(s.kind, lsp.CompletionItemKind.Variable), detail=s.detail or None
+        )
+        for s in found
+    ]
+
+
+@_answers(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+def _document_symbols(server: P4Server, params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
+    path = _path(params.text_document.uri)
+    snapshot = server.programs.snapshots(path)[-1]  # the one without syntax errors, if there is one
+    tree, names = snapshot.analysis.tree, snapshot.analysis.index.paths
+    if tree is None:
+        return []
+    entries = [e for name, real in names.items() if real == path for e in outline(tree, name)]
+    return list(server.symbols(path, entries, server.programs.moves(snapshot, path)))
+
+
+@_answers(lsp.WORKSPACE_SYMBOL)
+def _workspace_symbols(server: P4Server, params: lsp.WorkspaceSymbolParams) -> list[lsp.WorkspaceSymbol]:
+    wanted = params.query.lower()
+    found: dict[tuple[str, Path, int, int], lsp.WorkspaceSymbol] = {}
+    for root in server.programs.all_roots():
+        snapshot = server.programs.snapshots(root)[-1]
+        for each in snapshot.analysis.index.definitions:
+            if (
+                wanted not in each.name.lower()
+                or (place := server.programs.place(snapshot, each.span)) is None
+            ):
+                continue
+            if not of_compiler(place.path) and len(found) < _MOST_SYMBOLS:
+                kind = _KINDS.get(kind_of(each), lsp.SymbolKind.Variable)
+                made = lsp.WorkspaceSymbol(
+                    server.location(place), each.name, kind, container_name=place.path.name
+                )
+                found.setdefault((each.name, place.path, *place.span[1:3]), made)
+    return list(found.values())
+
+
+@_answers(lsp.TEXT_DOCUMENT_FORMATTING)
+def _formatting(server: P4Server, params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
+    path = _path(params.text_document.uri)
+    before = server.programs.text(path)
+    try:
+        after = format_text(before, path.name)
+    except CompileError as failure:
+        raise JsonRpcInvalidParams(str(failure)) from None
+    return [server.edit(path, before, after)] if after != before else []
+
+
 def make_server(version: str) -> P4Server:
     """Return a server that answers what editors ask."""
     server = P4Server(version)
-    programs = server.programs
-
-    @server.feature(lsp.INITIALIZED)
-    def initialized(_: lsp.InitializedParams) -> None:
-        folders = [_path(f.uri) for f in server.workspace.folders.values()]
-        if not folders and server.workspace.root_uri:
-            folders = [_path(server.workspace.root_uri)]
-        programs.folders = folders
-        programs.look_again()
-
-    @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
-    def opened(params: lsp.DidOpenTextDocumentParams) -> None:
-        path = _path(params.text_document.uri)
-        programs.buffers[path] = params.text_document.text
-        programs.look_again()
-        server.changed(path)
-
-    @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
-    def changed(params: lsp.DidChangeTextDocumentParams) -> None:
-        path = _path(params.text_document.uri)
-        programs.buffers[path] = server.workspace.get_text_document(params.text_document.uri).source
-        server.changed(path)
-
-    @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
-    def closed(params: lsp.DidCloseTextDocumentParams) -> None:
-        path = _path(params.text_document.uri)
-        programs.buffers.pop(path, None)
-        programs.look_again()
-        for file in server.published.pop(path, set()):
-            server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(_uri(file), []))
-
-    @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
-    def saved(params: lsp.DidSaveTextDocumentParams) -> None:
-        server.changed(_path(params.text_document.uri))
-
-    @server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
-    def watched(_: lsp.DidChangeWatchedFilesParams) -> None:
-        programs.look_again()
-        for path in list(programs.buffers)[:1]:
-            server.changed(path)
-
-    @server.feature(lsp.TEXT_DOCUMENT_HOVER)
-    def hover(params: lsp.HoverParams) -> lsp.Hover | None:
-        path = _path(params.text_document.uri)
-        found = programs.find(path, *server.column(path, params.position))
-        if found is None:
-            return None
-        content = lsp.MarkupContent(lsp.MarkupKind.Markdown, describe(found.definition))
-        return lsp.Hover(content, server.range(path, found.place.span))
-
-    @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
-    def definition(params: lsp.DefinitionParams) -> lsp.Location | None:
-        path = _path(params.text_document.uri)
-        line, column = server.column(path, params.position)
-        found = programs.find(path, line, column)
-        if found is not None:
-            place = programs.place(found.snapshot, found.definition.span)
-            return server.location(place) if place is not None else None
-        for snapshot in programs.snapshots(path):
-            for span, target in snapshot.analysis.index.includes:
-                at = programs.place(snapshot, span)
-                if at is not None and at.path == path and at.span.line == line:
-                    return lsp.Location(_uri(target), lsp.Range(lsp.Position(0, 0), lsp.Position(0, 0)))
-        return None
-
-    @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
-    def references(params: lsp.ReferenceParams) -> list[lsp.Location]:
-        path = _path(params.text_document.uri)
-        found = programs.find(path, *server.column(path, params.position))
-        if found is None:
-            return []
-        declared = programs.place(found.snapshot, found.definition.span)
-        places = programs.uses(found)
-        if not params.context.include_declaration and declared is not None:
-            places = [p for p in places if (p.path, p.span[1:3]) != (declared.path, declared.span[1:3])]
-        return [server.location(place) for place in places]
-
-    @server.feature(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
-    def prepare_rename(params: lsp.PrepareRenameParams) -> lsp.Range:
-        path = _path(params.text_document.uri)
-        with _refusing():
-            found = check_renamable(programs.find(path, *server.column(path, params.position)))
-        return server.range(path, found.place.span)
-
-    @server.feature(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
-    def renamed(params: lsp.RenameParams) -> lsp.WorkspaceEdit:
-        path = _path(params.text_document.uri)
-        with _refusing():
-            places = rename(
-                programs, programs.find(path, *server.column(path, params.position)), params.new_name
-            )
-        changes: dict[str, list[lsp.TextEdit]] = {}
-        for place in places:
-            edit = lsp.TextEdit(server.range(place.path, place.span), params.new_name)
-            changes.setdefault(_uri(place.path), []).append(edit)
-        return lsp.WorkspaceEdit(changes)
-
-    @server.feature(
-        lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "@", "#", ":"])
-    )
-    def completion(params: lsp.CompletionParams) -> list[lsp.CompletionItem]:
-        path = _path(params.text_document.uri)
-        found = complete(programs, path, *server.column(path, params.position))
-        kinds = _COMPLETIONS
-        return [
-            lsp.CompletionItem(
-                s.name, kind=kinds.get(s.kind, lsp.CompletionItemKind.Variable), detail=s.detail or None
-            )
-            for s in found
-        ]
-
-    @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
-    def document_symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
-        path = _path(params.text_document.uri)
-        snapshot = programs.snapshots(path)[-1]  # the one without syntax errors, if there is one
-        tree, names = snapshot.analysis.tree, snapshot.analysis.index.paths
-        if tree is None:
-            return []
-        entries = [e for name, real in names.items() if real == path for e in outline(tree, name)]
-        return list(server.symbols(path, entries, programs.moves(snapshot, path)))
-
-    @server.feature(lsp.WORKSPACE_SYMBOL)
-    def workspace_symbols(params: lsp.WorkspaceSymbolParams) -> list[lsp.WorkspaceSymbol]:
-        wanted = params.query.lower()
-        found: dict[tuple[str, Path, int, int], lsp.WorkspaceSymbol] = {}
-        for root in programs.all_roots():
-            snapshot = programs.snapshots(root)[-1]
-            for each in snapshot.analysis.index.definitions:
-                if wanted not in each.name.lower() or (place := programs.place(snapshot, each.span)) is None:
-                    continue
-                if not of_compiler(place.path) and len(found) < _MOST_SYMBOLS:
-                    kind = _KINDS.get(kind_of(each), lsp.SymbolKind.Variable)
-                    made = lsp.WorkspaceSymbol(
-                        server.location(place), each.name, kind, container_name=place.path.name
-                    )
-                    found.setdefault((each.name, place.path, *place.span[1:3]), made)
-        return list(found.values())
-
-    @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
-    def formatting(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
-        path = _path(params.text_document.uri)
-        before = programs.text(path)
-        try:
-            after = format_text(before, path.name)
-        except CompileError as failure:
-            raise JsonRpcInvalidParams(str(failure)) from None
-        return [server.edit(path, before, after)] if after != before else []
-
+    for name, options, handler in _HANDLERS:
+        server.feature(name, options)(handler)
     return server

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +22,7 @@ from hypothesis.internal.constants_ast import Constants
 from fanin.controller.requirements import PROGRAM
 from fanin.experiments.scenario.tools import BMV2, P4C, ToolError
 from fanin.native import libc
+from fanin.native.collector import collect_seldom
 from fanin.p4compiler import Compiled, compile_once
 from fanin.p4switch.engine.engine import Engine
 from tests.sizes import few, sized
@@ -40,6 +42,21 @@ settings.load_profile("any machine")
 providers._get_local_constants = Constants
 
 JOBS = Path(__file__).parent / "workers" / "job"
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist, there is no such hook
+def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
+    """Give each file to one process, unless its tests have a group.
+
+    Otherwise each process sets up the fixtures of all modules, and the time to choose a test grows with their number.
+    """
+    from xdist.scheduler import LoadGroupScheduling
+
+    class FileScheduling(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return super()._split_scope(nodeid).partition("::")[0]
+
+    return FileScheduling(config) if config.getoption("dist") == "loadgroup" else None
 
 
 def pytest_configure() -> None:
@@ -92,7 +109,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     # What is there now stays: to go through it again and again took an eighth of the time.
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    collect_seldom()
     gc.enable()
 
 

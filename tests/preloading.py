@@ -28,7 +28,7 @@ atexit.register(hang_up, preloaded._preloader)
 
 @contextmanager
 def adopting() -> Iterator[None]:
-    """What has lost its parent, while it is being started, becomes our child."""
+    """Adopt processes that lose their parent while they are being started."""
     prctl = ctypes.CDLL(None).prctl
     with _one_at_a_time:
         prctl(_PR_SET_CHILD_SUBREAPER, 1)

@@ -14,7 +14,7 @@ from fanin.native.cache import cache_directory
 
 
 def last_line_of_sanitized(command: Sequence[str | Path]) -> str:
-    """What the command says last; a finding fails the test, without the sanitizers it is skipped."""
+    """Return the command's last line; a finding fails the test, and without the sanitizers it is skipped."""
     environment = sanitized_environment(cache_directory().parent)
     if environment is None:
         pytest.skip("the compiler comes without libasan and libubsan")

@@ -58,7 +58,7 @@ def _files(*suffixes: str) -> list[Path]:
 
 
 def _anchors(document: Path) -> set[str]:
-    """Of its headings, as GitHub makes them."""
+    """Return the anchors of its headings, as GitHub makes them."""
     text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.M | re.S)
     headings = re.findall(r"^#+ +(.*)$", text, flags=re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -1,4 +1,4 @@
-"""What is imported, by tests and by fanin."""
+"""The imports, class names and docstrings of tests and of fanin."""
 
 from __future__ import annotations
 
@@ -75,3 +75,11 @@ def test_what_is_called_sum_in_workers_is_one_thing() -> None:
     files = (TESTS.parent / "workers").rglob("*.py")
     found = [str(file) for file in files for _ in re.findall(r"^ +def sum\(", file.read_text(), re.M)]
     assert len(found) <= 3, found
+
+
+def test_docstrings_begin_with_a_verb_or_their_subject() -> None:
+    """`docs/prose.py` checks those of the packages."""
+    fragment = re.compile(r'^ *"""(?:Of|By|What|Who|Whether|Those)\b.*', re.M)
+    assert not [
+        f"{file}:{found}" for file in TESTS.rglob("*.py") for found in fragment.findall(file.read_text())
+    ]

@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "tutorials" / "notebooks"
 
 
 def defined_by(name: str) -> Any:
-    """What the cells of a notebook define, as they are when it is opened."""
+    """Return what the cells of a notebook define, as they are when it is opened."""
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     assert spec
     assert spec.loader

@@ -1,4 +1,4 @@
-"""What docs/tutorials/tutorial.md says works: its change of the P4 program, its test, its scenario, its worker."""
+"""The changes of docs/tutorials/tutorial.md work: its P4 program, its test, its scenario, its worker."""
 
 from __future__ import annotations
 

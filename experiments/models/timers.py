@@ -5,7 +5,7 @@ from __future__ import annotations
 from fanin.controller.tree import SLOTS
 from fanin.experiments.models.packets import full_payload, largest_frame
 from fanin.experiments.models.paths import Paths
-from fanin.experiments.scenario.settings import VIRTUAL_WINDOW, Settings
+from fanin.experiments.scenario.settings import Settings
 from fanin.workers.collective import Transport
 from fanin.workers.recovery import Recovery
 
@@ -17,8 +17,8 @@ _OVERLAP = 1  # one more for gradients that do not wait for the end of the backw
 def virtual_window(settings: Settings) -> int:
     """Return how many packets a worker may have in flight; several sums in the network share the slots."""
     if settings.window is None and settings.algorithm == "in-network":
-        return min(VIRTUAL_WINDOW, SLOTS // settings.sums)
-    return settings.window or VIRTUAL_WINDOW
+        return min(settings.VIRTUAL_WINDOW, SLOTS // settings.sums)
+    return settings.window or settings.VIRTUAL_WINDOW
 
 
 _TCP_MAX_RTO = 120.0  # seconds, Linux's TCP_RTO_MAX

@@ -8,22 +8,22 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
-from fanin.controller.errors import ControllerError
 from fanin.controller.plan import PathChoice
-from fanin.controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS, Job, aggregation_tree
+from fanin.controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS
 from fanin.experiments.protocol import OURS, Protocol, protocol_of
 from fanin.experiments.scenario.placement import Placement, place
+from fanin.experiments.scenario.problems import problems
 from fanin.experiments.scenario.tables.arrivals import Arrivals
 from fanin.experiments.scenario.tables.compression import Compression
 from fanin.experiments.scenario.tables.congestion import Congestion
 from fanin.experiments.scenario.tables.decoding import Decoding
 from fanin.experiments.scenario.tables.failures import Failures
-from fanin.experiments.scenario.tables.faults import Fault, fault_problems
+from fanin.experiments.scenario.tables.faults import Fault
 from fanin.experiments.scenario.tables.other_job import OtherJob
 from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.tables.recovery import Recovery
@@ -38,20 +38,15 @@ from fanin.experiments.scenario.tables.training import Training
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
 from fanin.experiments.scenario.tables.workload import Workload
 from fanin.experiments.scenario.tools import Compiler, SwitchKind
-from fanin.experiments.schedule_file import SUFFIXES, is_file, problem_of
-from fanin.experiments.workloads.neural_networks import DTYPE_BYTES
-from fanin.topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
+from fanin.experiments.schedule_file import SUFFIXES, is_file
+from fanin.topologies.link import LinkModel, LinkProperties
 from fanin.topologies.model import Link, Topology
 from fanin.topologies.override import override
 from fanin.topologies.units import Seconds
-from fanin.workers import wire
 from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 from fanin.workers.host_based.congestion_control import MakeControl
-from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS, MAX_PAYLOAD, PAYLOAD
-from fanin.workers.values import quantization
-
-VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scenario says otherwise
+from fanin.workers.host_based.transport import MAX_FLOWS, MAX_PAYLOAD, PAYLOAD
 
 Check = Literal["all", "sample", "none"]
 CHECKED_VALUES = 1 << 30  # of all vectors together, of which all are checked; of more, a sample
@@ -65,32 +60,6 @@ FILES = (
     "protocol",
     "algorithm",
 )  # keys whose values are the user's own files or folder
-
-# Keys of Settings that work in virtual time only; link.VIRTUAL_ONLY has those of links.
-_VIRTUAL_ONLY = (
-    *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
-    *(
-        "tcp",
-        "payload",
-        "priority",
-        "faults",
-        "min_workers",
-        "parallelism",
-        "workload",
-        "trees",
-        "queue_samples",
-    ),
-    *("failures", "decoding", "serving", "arrivals", "storage"),
-)
-
-# Keys that a table parallelism replaces, or that do not work for a model that is cut.
-_NOT_PARALLEL = (
-    *("lateness", "step", "traffic", "other_job", "collective"),
-    *("compression", "sparsity", "faults", "min_workers", "failures", "storage"),
-)
-
-# Keys that do not work with a trace of a training.
-_NOT_WITH_TRACE = (*_NOT_PARALLEL, "parallelism")
 
 
 def _known_or_file(algorithm: str) -> str:
@@ -106,6 +75,9 @@ KeyPath = tuple[str, ...]  # the tables that contain a key, and its name
 
 class Settings(Table):
     """One point of a scenario: everything that a run depends on."""
+
+    # Packets that a worker may have in flight in virtual time, unless a scenario has another number.
+    VIRTUAL_WINDOW: ClassVar[int] = 512
 
     world: Annotated[
         Literal["virtual", "live"], Field(description="run in virtual time, or on a live network")
@@ -352,7 +324,7 @@ class Settings(Table):
     @property
     def bystanders(self) -> tuple[str, ...]:
         """Return the hosts without workers or servers, in the network's order."""
-        return self._outside[: len(self._outside) - self._servers_needed]
+        return self.outside[: len(self.outside) - self.servers_needed]
 
     @property
     def file_servers(self) -> tuple[str, ...]:
@@ -362,16 +334,17 @@ class Settings(Table):
     @property
     def servers(self) -> tuple[str, ...]:
         """Return the hosts of parameter servers: one for each tree, then one for each other job in the network."""
-        return self._outside[len(self._outside) - self._servers_needed :]
+        return self.outside[len(self.outside) - self.servers_needed :]
 
     @cached_property
-    def _outside(self) -> tuple[str, ...]:
+    def outside(self) -> tuple[str, ...]:
         """Return the hosts without workers, in the network's order."""
         members = set(self.members)
         return tuple(host.name for host in self.network.ranked_hosts if host.name not in members)
 
     @cached_property
-    def _servers_needed(self) -> int:
+    def servers_needed(self) -> int:
+        """Return how many hosts the servers of the protocol need."""
         if self.implementation.make_server is None:
             return 0
         others = self.other_job
@@ -451,10 +424,10 @@ class Settings(Table):
             return self.check
         vectors = self.as_vectors
         values = (vectors.elements or 0) * len(self.members) * vectors.repetitions
-        return "sample" if values > CHECKED_VALUES and not self._only_whole else "all"
+        return "sample" if values > CHECKED_VALUES and not self.only_whole else "all"
 
     @property
-    def _only_whole(self) -> str:
+    def only_whole(self) -> str:
         """Return why results can be checked only if all of them are; empty if blocks can be checked by themselves."""
         if self.compression.kind != "none" and self.algorithm != "in-network":
             return "compression depends on whole vectors"
@@ -527,223 +500,7 @@ class Settings(Table):
         return settled if settled.tcp_hosts else settled.model_copy(update={"tcp": Tcp()})
 
     def _problems(self) -> Iterator[str]:
-        names = [host.name for host in self.network.hosts]
-        if self.workers is not None and self.workers > len(names):
-            yield f"workers: is {self.workers}, but the topology has {len(names)} hosts; enlarge it"
-            return
-        if is_file(self.algorithm) and (problem := problem_of(self.algorithm, len(self.members))):
-            yield f"algorithm: {problem}"
-        if self.hosts and (self.workers is not None or self.placement != "packed"):
-            yield "hosts: replaces workers and placement; leave those out"
-        if [self.size, self.training, self.decoding, self.serving, self.arrivals].count(None) != 4:
-            yield "size: give size, such as '4 MB', or one of the tables training, decoding, serving and arrivals"
-        if self.training is not None and self.sparsity:
-            yield "sparsity: is that of random vectors, and a training has gradients; leave out one of them"
-        if self._servers_needed > len(self._outside):
-            needed, there = self._servers_needed, len(self._outside)
-            hosts = "a host" if needed == 1 else f"{needed} hosts"
-            yield (
-                f"protocol: {self.implementation.name} needs {hosts} without workers for its servers, and there are "
-                f"{there}; set workers, or enlarge the topology"
-            )
-            return
-        if self.algorithm == "in-network" and wire.BITS[self.values] == 16:
-            if self.protocol != OURS:
-                yield f"values: {self.values} are integers of 16 bits, which {self.implementation.name} does not have"
-            elif len(self.members) > (most := quantization.MAX_WORKERS[16]):
-                yield f"values: {self.values} are integers of 16 bits, for {most} workers at most; set 64 or 256"
-            if self.workload is not None and DTYPE_BYTES[self.workload.dtype] < ELEMENT_BYTES:
-                yield (
-                    f"workload.dtype: is {self.workload.dtype!r}, whose bytes values = {self.values} halves again; "
-                    "set dtype = 'fp32', of which each gradient travels as an integer of 16 bits"
-                )
-        if FIRST_PEER_PORT + len(self.members) * self.flows_per_pair > 1 << 16:
-            ports = (1 << 16) - FIRST_PEER_PORT
-            yield f"flows_per_pair: times {len(self.members)} workers must be at most {ports}, the UDP ports left"
-        if self.paths != "ecmp" and self.controller:
-            yield "paths: the user's own controller plans the routes; leave out one of them"
-        if unknown := sorted(set(self.hosts) - set(names)):
-            yield f"hosts: no host is called {', '.join(unknown)}; there are {', '.join(names)}"
-        elif (
-            self.hosts or self.algorithm == "in-network"
-        ) and not self.controller:  # it may allow other trees
-            try:
-                aggregation_tree(self.network, Job(1, self.members, server=next(iter(self.servers), None)))
-            except ControllerError as error:
-                yield f"hosts: {error}" if self.hosts else f"topology: {error}"
-        if self.check == "sample" and self._only_whole:
-            yield f"check: a sample cannot be checked, because {self._only_whole}; set 'all' or 'none'"
-        if self.step and self.step.buckets and self.size != sum(one.size for one in self.step.buckets):
-            yield "size: must be that of all step.buckets together; leave them out, or change it"
-        if self.step and self.lateness:
-            yield "lateness: cannot be combined with step; use step.variation to make workers differ"
-        for table in ("step", "parallelism"):
-            slow = [one.host for one in computing.stragglers] if (computing := getattr(self, table)) else []
-            if strangers := sorted(set(slow) - set(self.members)):
-                hosts = ", ".join(self.members)
-                yield f"{table}.stragglers: {', '.join(strangers)} is not a worker's host; those are {hosts}"
-            if len(set(slow)) < len(slow):
-                yield f"{table}.stragglers: names a host twice; give each one factor"
-        ring = self.algorithm == "ring" and self.collective == "all-reduce"
-        if self.compression.kind != "none" and self.algorithm != "in-network" and not ring:
-            yield "compression: works with a ring only; set algorithm = 'ring', and leave out collective"
-        yield from fault_problems(self.faults, self.network, self.members)
-        yield from self._not_virtual() if self.world == "virtual" else self._not_live()
-
-    def _not_virtual(self) -> Iterator[str]:
-        if self.switch != "embedded":
-            yield f"switch: {self.switch!r} cannot run in virtual time; set world = 'live'"
-        if self.training is not None:
-            yield from self.training.problems(len(self.members))
-        for table in [
-            name
-            for name in ("training", "decoding", "serving", "arrivals")
-            if getattr(self, name) is not None
-        ]:
-            for name in self._changed(*_NOT_PARALLEL, "parallelism", "repetitions"):
-                yield f"{name}: cannot be combined with {table}; leave out one of them"
-        if not self.checksums:
-            yield "checksums: is live only; leave it out, or set world = 'live'"
-        if self.segments is not None:
-            yield "segments: is live only; leave it out, or set world = 'live'"
-        if not self.topology.offload:
-            yield "topology.offload: is live only; leave it out, or set world = 'live'"
-        bystanders = self.bystanders
-        needed = {
-            "traffic": self.traffic.hosts if self.traffic else 0,
-            "other_job": 2 * self.other_job.jobs if self.other_job else 0,
-            "serving": 1 if self.serving else 0,
-            "storage": self.storage.servers if self.storage else 0,
-        }
-        for name, count in needed.items():
-            if len(bystanders) < count:
-                words = {1: "a host that is not a worker", 2: "two hosts that are not workers"}
-                hosts = words.get(count, f"{count} hosts that are not workers")
-                yield f"{name}: needs {hosts}, and there are {len(bystanders)}; set workers"
-        if self.min_workers is not None:
-            if self.min_workers > len(self.members):
-                yield f"min_workers: is {self.min_workers}, more than the {len(self.members)} workers; reduce it"
-            if self.collective != "all-reduce" or self.compression.kind != "none":
-                yield "min_workers: works with plain all-reduces only; leave out collective and compression"
-        if self.arrivals is not None:
-            yield from self.arrivals.problems(len(self.members), algorithm_names())
-            if self.implementation.make_server is not None and not self._outside:
-                yield f"workers: jobs of protocol {self.implementation.name} need hosts for servers; leave some out"
-            if self.trees > 1:
-                yield "trees: cannot be combined with arrivals; leave out one of them"
-        if self.serving is not None:
-            yield from self.serving.problems(len(self.members))
-        if self.failures is not None and (self.step is None or self.traffic is None):
-            yield "failures: needs a table step, and a table traffic with pattern = 'checkpoint'; add them"
-        elif self.failures is not None and self.traffic is not None and self.traffic.pattern != "checkpoint":
-            yield f"traffic.pattern: is {self.traffic.pattern!r}, but failures need 'checkpoint'"
-        elif self.failures and self.traffic and (self.traffic.duration or 0) > (self.traffic.period or 0):
-            yield "traffic.duration: failures need one checkpoint; set it to traffic.period at most"
-        if self.topology.reconfiguration is not None:
-            yield from self._not_over_circuits()
-        if self.storage is not None:
-            if self.step is None:
-                yield "storage: needs a table step, whose steps wait for their data; add it"
-            if self.repetitions < 2:
-                yield "repetitions: storage needs at least 2 steps, since the first one does not count; set it"
-            for name in self._changed("traffic", "other_job", "faults", "min_workers"):
-                yield f"{name}: cannot be combined with storage; leave out one of them"
-        if self.traffic is not None and self.other_job is not None:
-            yield "other_job: uses all hosts that traffic would need; leave out one of them"
-        if self.other_job is not None:
-            window = self.window or VIRTUAL_WINDOW
-            trees = self.trees if self.algorithm == "in-network" else 1
-            others = self.other_job.jobs * (self.other_job.window or window)
-            if self.shared_slots is None and trees * window + others > SLOTS:
-                own = f"window for each of {trees} trees" if trees > 1 else "window"
-                yield f"other_job.window: together with {own} exceeds the {SLOTS:,} slots of a switch; reduce one"
-        if self.traffic is not None:
-            yield from self.traffic.problems(len(self.network.hosts))
-            rates = {self.network.links_of(name)[0].rate_bits_per_second for name in bystanders}
-            if None in rates and self.traffic.load is not None:
-                yield "traffic.load: is a share of the hosts' links, which have no rate; set the topology's rate"
-        yield from self._not_parallel()
-        if self.collective != "all-reduce":
-            if self.algorithm != "ring":
-                yield f"collective: {self.collective!r} goes from host to host; set algorithm = 'ring'"
-            if self.step:
-                yield f"collective: {self.collective!r} cannot be combined with step; leave out one of them"
-        if self.collective == "all-to-all" and self.elements and self.elements % len(self.members):
-            yield f"size: must be a multiple of {ELEMENT_BYTES * len(self.members)} bytes, a part for each worker"
-        if self.congestion.control.startswith("dcqcn") and self.between_hosts:
-            rates = {self.network.links_of(host.name)[0].rate_bits_per_second for host in self.network.hosts}
-            if None in rates:
-                yield "congestion.control: DCQCN starts at the rate of a host's link; set the topology's rate"
-
-    def _not_over_circuits(self) -> Iterator[str]:
-        if len(self.network.switches) > 1:
-            count = len(self.network.switches)
-            yield f"topology.reconfiguration: an optical switch is the only one, and there are {count}; leave it out"
-        if self.algorithm == "in-network":
-            yield "algorithm: an optical switch adds up nothing; set algorithm = 'ring', or another one between hosts"
-        for name in self._changed(
-            *("traffic", "other_job", "storage", "serving", "arrivals", "parallelism", "workload"),
-            *("training", "decoding", "faults", "min_workers"),
-        ):
-            yield f"{name}: cannot be combined with topology.reconfiguration; leave out one of them"
-
-    def _not_parallel(self) -> Iterator[str]:
-        if (self.parallelism or (self.workload and self.workload.trace)) and self._servers_needed:
-            yield f"protocol: {self.implementation.name} has servers, which work with plain all-reduces only"
-        if self.parallelism is not None:
-            yield from self.parallelism.problems(len(self.members), self.elements or 0)
-            for name in self._changed(*_NOT_PARALLEL):
-                yield f"{name}: cannot be combined with parallelism; leave out one of them"
-        if self.workload is not None and self.workload.trace:
-            for name in self._changed(*_NOT_WITH_TRACE):
-                yield f"{name}: cannot be combined with workload.trace; leave out one of them"
-            if self.repetitions > 1:
-                yield "repetitions: cannot be combined with workload.trace, which has its own steps; leave it out"
-        if self.algorithm == "in-network":
-            jobs = LAST_UDP_PORT - FIRST_UDP_PORT + 1
-            other = self.other_job is not None and self.other_job.algorithm == "in-network"
-            if self.trees + (self.other_job.jobs if other and self.other_job else 0) > jobs:
-                yield f"trees: is {self.trees}, but switches make {jobs} sums at once, with other_job; reduce it"
-            elif self.sums > jobs:
-                yield (
-                    f"parallelism: needs {self.sums} sums of gradients, but switches make {jobs} at once; "
-                    "set fewer trees, or algorithm = 'ring'"
-                )
-            elif self.shared_slots is None and (self.window or 1) * self.sums > SLOTS:
-                yield (
-                    f"window: is {self.window} for each of {self.sums} sums at once, more than the {SLOTS:,} slots "
-                    "of a switch; reduce it"
-                )
-            if (self.elements or SLOTS) < self.sums:
-                yield f"trees: is {self.trees}, but vectors have {self.elements} values; reduce it"
-
-    def _changed(self, *names: str) -> list[str]:
-        """Return those of these keys that do not have their default."""
-        return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
-
-    def _not_live(self) -> Iterator[str]:
-        for name in self._changed(*_VIRTUAL_ONLY):
-            yield f"{name}: is virtual only; leave it out, or set world = 'virtual'"
-        if self.flows_per_pair > 1 and self.transport in (None, "tcp") and self.algorithm != "in-network":
-            yield "flows_per_pair: tcp has one flow; set transport = 'selective-repeat' or 'go-back-n'"
-        for name in ("local_steps", "compute_time", "stalls", "stall_time", "split") if self.training else ():
-            if getattr(self.training, name) != Training.model_fields[name].default:
-                yield f"training.{name}: is virtual only; leave it out, or set world = 'virtual'"
-        if self.topology.reconfiguration is not None:
-            yield "topology.reconfiguration: is virtual only; leave it out, or set world = 'virtual'"
-        for name in VIRTUAL_ONLY:
-            if name in self.links.given:
-                yield f"links.{name}: is virtual only; leave it out, or set world = 'virtual'"
-        emulated = [name for name in self.links.given if name not in ("loss", *VIRTUAL_ONLY)]
-        if self.links.corruption and not self.checksums and self.algorithm == "in-network":
-            yield "checksums: without them, corruption changes sums; leave it out, or set links.corruption = 0"
-        if self.switch == "bmv2" and emulated:
-            yield f"links.{emulated[0]}: BMv2 emulates no links; set switch = 'embedded', or leave it out"
-        if self.switch == "bmv2" and self.loopback is not None:
-            yield (
-                f"protocol: {self.implementation.name} needs a loopback port with a delay, and BMv2 delays no packets; "
-                "set switch = 'embedded'"
-            )
+        return problems(self)
 
 
 def table_in(annotation: Any) -> type[BaseModel] | None:

@@ -77,6 +77,11 @@ def run_virtual(
         PythonFileError: If the user's worker or controller fails.
     """
     use(settings.algorithm)
+    return _run_table(settings, switch) or _run_job(settings, switch, prepare, observer, make_network)
+
+
+def _run_table(settings: Settings, switch: Engine) -> Measured | None:
+    """Run a point whose table replaces plain all-reduces, such as `serving`; return None if it has none."""
     if settings.workload is not None and settings.workload.trace:
         return run_replay(settings, settings.workload, switch)
     if settings.training is not None:
@@ -91,26 +96,30 @@ def run_virtual(
         return _decode(settings, settings.decoding, switch)
     if settings.parallelism is not None:
         return run_parallel(settings, settings.parallelism, switch)
-    assert settings.elements is not None
-    assert settings.size is not None
-    workers = len(settings.members)
-    window = virtual_window(settings)
+    return None
+
+
+def _run_job(
+    settings: Settings,
+    switch: Engine,
+    prepare: Callable[[Cluster], None],
+    observer: Observer | None,
+    make_network: Callable[..., VirtualNetwork],
+) -> Measured:
+    """Run a job of all-reduces, and everything that its point puts next to it."""
     oracle = _oracle(settings, settings.algorithm)
-    barrier = [np.zeros(1, np.float32) for _ in range(workers)]
+    barrier = [np.zeros(1, np.float32) for _ in settings.members]
     inputs, promises = [], []
-    parts = buckets(settings)
-    per_step = 1 + len(parts)
     for vectors in _vectors(settings):
         inputs += [[x.copy() for x in barrier]]
-        for part in parts:
+        for part in buckets(settings):
             own = [x[part] for x in vectors]
             promises.append(oracle.promise(own, settings.collective))
             inputs.append(own)
-    spec = cluster_spec(settings)
     protocol = settings.implementation
     with telling(protocol.worker):
         cluster = Cluster(
-            spec,
+            cluster_spec(settings),
             switch,
             inputs,
             None,
@@ -122,27 +131,53 @@ def run_virtual(
             make_network=make_network,
         )
         prepare(cluster)
-        others = start_other_jobs(settings, cluster)
-        wanted = requests(settings)
-        flows = _flows(settings, cluster, wanted)
-        storage = start_storage(settings, cluster)
-        jobs = [JobUnderFaults(cluster.job, settings.min_workers)]
-        jobs += [JobUnderFaults(job, None) for job in others.jobs] if others else []
-        faults = Faults(settings.faults, jobs, cluster)
-        meter = LinkMeter(cluster, settings.priority)
-        sampler = QueueSampler(cluster.network, settings.queue_samples)
-        if not faults.run(cluster.run, LIMIT):
-            raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
-        links = meter.end_phase("job")
-        of_workers = worker_figures(settings, cluster)
-        if others and not faults.run(others.run, LIMIT):
-            raise UnfinishedError(f"other_job: not finished after {LIMIT:g} s of virtual time")
-        if flows and not faults.run(flows.run, LIMIT):
-            raise UnfinishedError(f"traffic: flows have not arrived after {LIMIT:g} s of virtual time")
-        if storage and not storage.run(LIMIT):
-            raise UnfinishedError(f"storage: checkpoints are not written after {LIMIT:g} s of virtual time")
-        links += meter.end_phase("after")
+        around = _Surroundings(settings, cluster)
+        around.run()
+    return _measured(settings, around, promises)
 
+
+class _Surroundings:
+    """A job's network with all that a point puts next to the job: other jobs, traffic, storage, faults, and meters.
+
+    Attributes:
+        links: What each link did, while the job ran and after that.
+        of_workers: What the workers did while the job ran.
+    """
+
+    def __init__(self, settings: Settings, cluster: Cluster) -> None:
+        self.settings, self.cluster = settings, cluster
+        self.others = start_other_jobs(settings, cluster)
+        self.wanted = requests(settings)
+        self.flows = _flows(settings, cluster, self.wanted)
+        self.storage = start_storage(settings, cluster)
+        jobs = [JobUnderFaults(cluster.job, settings.min_workers)]
+        jobs += [JobUnderFaults(job, None) for job in self.others.jobs] if self.others else []
+        self.faults = Faults(settings.faults, jobs, cluster)
+        self._meter = LinkMeter(cluster, settings.priority)
+        self.sampler = QueueSampler(cluster.network, settings.queue_samples)
+
+    def run(self) -> None:
+        """Run the job, and then the others to their ends."""
+        if not self.faults.run(self.cluster.run, LIMIT):
+            raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
+        self.links = self._meter.end_phase("job")
+        self.of_workers = worker_figures(self.settings, self.cluster)
+        if self.others and not self.faults.run(self.others.run, LIMIT):
+            raise UnfinishedError(f"other_job: not finished after {LIMIT:g} s of virtual time")
+        if self.flows and not self.faults.run(self.flows.run, LIMIT):
+            raise UnfinishedError(f"traffic: flows have not arrived after {LIMIT:g} s of virtual time")
+        if self.storage and not self.storage.run(LIMIT):
+            raise UnfinishedError(f"storage: checkpoints are not written after {LIMIT:g} s of virtual time")
+        self.links += self._meter.end_phase("after")
+
+
+def _measured(settings: Settings, around: _Surroundings, promises: list[Promise]) -> Measured:
+    """Return the measurements of a job that has run; check its sums."""
+    assert settings.elements is not None
+    assert settings.size is not None
+    cluster, flows, storage, others = around.cluster, around.flows, around.storage, around.others
+    window = virtual_window(settings)
+    per_step = 1 + len(buckets(settings))
     job, stations = cluster.job, cluster.stations
     began = np.max([station.began[1::per_step] for station in stations], axis=0)
     ended = np.max([station.ended[per_step - 1 :: per_step] for station in stations], axis=0)
@@ -161,7 +196,7 @@ def run_virtual(
     step_columns = step_figures(settings, steps_begun, ended, job.ranks, data, left_out)
     progress = None
     if settings.failures and flows:
-        written = max(flow.start + flow.seconds for flow in completed(wanted, flows.completed))
+        written = max(flow.start + flow.seconds for flow in completed(around.wanted, flows.completed))
         progress = train_for_long(settings, settings.failures, steps_begun, ended, written)
         step_columns["gpu_idle_share"] = 1 - (1 - step_columns["gpu_idle_share"]) * (1 - progress.lost_share)
     if job.changed:
@@ -175,20 +210,20 @@ def run_virtual(
         retransmissions=sum(station.retransmissions for station in (*stations, *job.left)),
         closed_form_seconds=predicted_seconds(settings, settings.size, window),
         window=window,
-        recovery=spec.recovery,
+        recovery=recovery(settings),
         congestion_window=mean_window(
             [_congestion_window(station.worker.statistics) for station in stations]
         ),
         wait_seconds=float(np.mean(waits)),
         other_job_seconds=others.median_seconds if others else None,
-        usage=Usage(links, tuple(workers_of(settings, cluster)), sampler.samples, uses),
-        traffic=_times_of(wanted, flows, uses) if flows else None,
+        usage=Usage(around.links, tuple(workers_of(settings, cluster)), around.sampler.samples, uses),
+        traffic=_times_of(around.wanted, flows, uses) if flows else None,
         progress=progress,
         storage=storage_times(settings, storage, data) if storage else None,
         workers_left=len(stations),
-        faults=faults.outcomes(ended.tolist()),
+        faults=around.faults.outcomes(ended.tolist()),
         **errors.columns,
-        **of_workers,
+        **around.of_workers,
         **network_figures(cluster),
         **step_columns,
     )

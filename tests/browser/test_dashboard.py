@@ -183,6 +183,7 @@ def test_silent_clients_make_room_for_others() -> None:
     served(Inspector(), crowd)
 
 
+@pytest.mark.slow
 def test_the_page_shows_alarms_workers_and_switches() -> None:
     async def show(url: str) -> None:
         with chromium() as browser:
@@ -192,6 +193,7 @@ def test_the_page_shows_alarms_workers_and_switches() -> None:
     served(Inspector(), show)
 
 
+@pytest.mark.slow
 def test_rates_of_links_do_not_cover_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they would, pointing at a line shows its rate."""
     topology = leaf_spine(2, 2, 4, 10**8)

@@ -8,7 +8,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "job-client.md"
 
 
 def certificates(folder: Path) -> Path:
-    """Those of an authority, a server and a client in this new folder, by the commands of docs/how-to/job-client.md."""
+    """Make those of an authority, a server and a client in this new folder, with the commands of DOCUMENT."""
     commands = re.search(
         r"(?:^    .*\n)+", DOCUMENT.read_text().partition("These commands of openssl make")[2], re.M
     )

@@ -1,4 +1,4 @@
-"""What a host does in the live test."""
+"""The part of a host in the live test."""
 
 import socket
 import struct

@@ -50,7 +50,7 @@ def echo(kind: str, client: str, server: str, count: int) -> int:
 
 
 def contributions(lease: Grant, chunk: int) -> list[str]:
-    """What each host of the lease gets when all contribute this one of its chunks, of their own rank."""
+    """Return the result at each host of the lease when all contribute this one of its chunks, with their own ranks."""
     running, job = [], lease.tree.job
     for name in job.hosts:
         host = topology.host(name)

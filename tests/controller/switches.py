@@ -84,7 +84,7 @@ def running(topology: Topology) -> Iterator[tuple[Topology, dict[str, SwitchProc
 
 
 class State(dict[str, frozenset[object]]):
-    """What each switch holds; a readable difference where two are compared."""
+    """The content of each switch; two of them differ in a readable way."""
 
 
 async def read_state(network: Topology, without: Collection[str] = ()) -> State:

@@ -26,7 +26,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def greet(connection: socket.socket, admit: Admit) -> None:
-    """Who says something is admitted and answered, and stays until it hangs up."""
+    """Answer a client that sends something and is admitted, and wait until it hangs up."""
     loop = asyncio.get_running_loop()
     if await loop.sock_recv(connection, 100):
         await loop.sock_sendall(connection, b"welcome" if admit() else b"full")

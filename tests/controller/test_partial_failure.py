@@ -54,7 +54,7 @@ class Scene:
         return await read_state(self.network)
 
     async def state_with_a_lease(self) -> State:
-        """What the switches hold with the lease that `grant` gives, its numbers apart."""
+        """Return what the switches hold with the lease that `grant` gives, without its numbers."""
         lease = await self.controller.grant(HOSTS)
         state = await self.state()
         await lease.withdraw()

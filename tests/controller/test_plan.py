@@ -1,4 +1,4 @@
-"""What each switch is told: for every network and every job, the tables lead where they should."""
+"""The tables of each switch: in every network and for every job, they lead where they should."""
 
 from collections import Counter
 from ipaddress import IPv4Address, IPv4Network
@@ -97,7 +97,7 @@ def test_a_packet_reaches_its_host_up_and_then_down_and_by_no_longer_way_than_th
 
 
 def lowest_common_tier(network: Topology, leaf: str, other: str) -> int | None:
-    """Of the switches above both, if there are any."""
+    """Return the lowest tier of the switches above both, if there are any."""
     reached, others = {leaf}, {other}
     for number, tier in enumerate(network.tiers):
         if reached & others:

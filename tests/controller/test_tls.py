@@ -34,7 +34,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def strange(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of another authority."""
+    """Return a certificate of another authority."""
     return certificates(tmp_path_factory.mktemp("tls") / "theirs")
 
 
@@ -96,7 +96,7 @@ def test_a_client_with_a_certificate_is_a_member_until_it_hangs_up(
 def test_the_end_of_the_connection_is_the_end_of_the_membership(
     tmp_path: Path, certificates: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a reset, and where the client's machine is cut off: then no FIN comes, and pings are not answered."""
+    """It ends by a reset, or the client's machine is cut off: then no FIN comes, and pings are not answered."""
     options = dict(server._OPTIONS)
     soon = {name: value // 50 for name, value in options.items() if name.endswith("_ms")}
     monkeypatch.setattr(server, "_OPTIONS", list((options | soon).items()))

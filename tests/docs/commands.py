@@ -451,7 +451,7 @@ ELSEWHERE = {
 
 # A lesson with something changed: its points are made, and their times expected; make test-long runs them, and
 # tests/fanin/verbs/test_lesson.py the lesson.
-_CHANGED_LESSON = re.compile(r"fanin lesson run --small (\S+) (--set .*)")
+_CHANGED_LESSON = re.compile(r"fanin lesson run --small (\S+)(?: --small)? (--set .*)")
 
 # What is run is smaller than what is shown, in the place of the former the latter.
 SMALLER = {
@@ -509,14 +509,14 @@ def commands(document: str) -> list[tuple[str, list[str]]]:
 
 
 def smaller(command: str) -> str:
-    """What is run in its place."""
+    """Return the command that is run instead."""
     for shown, run in SMALLER.items():
         command = command.replace(shown, run)
     return sized(_CHANGED_LESSON.sub(r"fanin sweep lesson:\1 \2 --dry-run", command), command)
 
 
 def to_run(document: str, *, live: bool) -> list[tuple[str, list[str]]]:
-    """Those that no other test runs, on a network that is up or without one; and what they are shown to print."""
+    """Return the commands that no other test runs, on a network that is up or without one, and their output."""
     return [
         (command, printed)
         for command, printed in commands(document)

@@ -48,7 +48,7 @@ def start(command: str, network: Up, folder: Path) -> subprocess.Popen[str]:
 
 
 def finish(command: str, running: subprocess.Popen[str]) -> str:
-    """What it printed."""
+    """Wait for its end and return what it printed."""
     try:
         said, errors = running.communicate(timeout=TIMEOUT)
     except subprocess.TimeoutExpired:  # another network, say, which others would find beside theirs
@@ -77,7 +77,7 @@ def fixed(lines: Iterable[str]) -> set[str]:
 
 
 def to_hold(command: str, printed: list[str]) -> list[str]:
-    """Of the lines that a document shows those that are printed on every machine."""
+    """Return the lines that a document shows and that are printed on every machine."""
     if "trace --on" in command:
         return printed[:1]  # which worker's packet comes first differs
     # The counter is one of the program that the tutorial has one change: tests/test_tutorial.py.

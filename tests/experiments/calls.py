@@ -1,4 +1,4 @@
-"""What tests call in processes of their own."""
+"""Functions that tests call in processes of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of points before they run, beside what they then take."""
+"""The estimates for points before they run, compared with what they then take."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 from fanin.cli import VERBS, load, main
+from fanin.native.collector import collect_seldom
 from fanin.testbed import preloaded
 from fanin.testbed.patience import setting
 from tests.preloading import adopting, hang_up
@@ -109,7 +110,7 @@ def run(
     input: str | None = None,
     timeout: float = 600 * setting(),
 ) -> subprocess.CompletedProcess[str]:
-    """What `fanin` says, with these arguments. environment: beside ours."""
+    """Return what `fanin` prints with these arguments; `environment` is added to ours."""
     stdin = None if input is None else subprocess.PIPE
     with start(*arguments, environment=environment, cwd=cwd, stdin=stdin) as process:
         try:
@@ -122,6 +123,7 @@ def run(
 
 def serve() -> None:
     """Fork for whoever is at the other end of the socket, until nobody is; what it has forked runs `fanin`."""
+    collect_seldom()
     asked = socket.socket(fileno=int(sys.argv[1]))
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     sys.path.insert(1, str(ROOT))

@@ -269,6 +269,23 @@ def test_what_a_terminal_has_no_character_for_is_named(fanin) -> None:
 
 
 @pytest.mark.slow
+def test_commands_seldom_look_for_garbage() -> None:
+    """With Python's own threshold, it is looked for a hundred times while this command imports what it needs."""
+    script = """
+import gc, sys
+from fanin.cli import main
+before = sum(each["collections"] for each in gc.get_stats())
+sys.argv = ["fanin", "run", "--schema"]
+try:
+    main()
+finally:
+    print(sum(each["collections"] for each in gc.get_stats()) - before, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stderr) < 20
+
+
+@pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("words", [("lesson", "list"), ("cost", "--help"), ("--version",)])

@@ -38,7 +38,7 @@ def names() -> list[str]:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """What becomes of each test on four ranks, of which each of two hosts has two."""
+    """Return the outcome of each test on four ranks, two on each of two hosts."""
     folder = tmp_path_factory.mktemp("suite")
     with Up(tmp_path_factory.mktemp("up")) as up:
         done = command.run(

@@ -208,7 +208,7 @@ def test_a_compilation_makes_room(folder: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("clock", [1, -1])
 def test_room_is_looked_for_once_in_a_while_whatever_the_clock_did(folder: Path, clock: int) -> None:
     def full() -> bool:
-        """Whether a program that is too large was left there."""
+        """Return whether a program that is too large was left there."""
         old = keep(folder, 1, 100, OLD)
         os.truncate(old, MAX_BYTES + 1)
         make_room(folder)

@@ -1,4 +1,4 @@
-"""What may be shown of text from outside."""
+"""The parts of text from outside that may be shown."""
 
 import pytest
 

@@ -190,7 +190,7 @@ def test_c_that_does_not_compile(cache: Path) -> None:
 
 
 def running(marker: Path) -> bool:
-    """Whether the process that wrote its number there still runs; one that has been killed may take a moment to end."""
+    """Return whether the process that wrote its number there still runs; after a kill it may take a moment to end."""
     try:
         process = os.pidfd_open(int(marker.read_text()))
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Who could replace a file by renaming a folder, or by pointing a symbolic link elsewhere."""
+"""The users who could replace a file by renaming a folder, or by pointing a symbolic link elsewhere."""
 
 import grp
 import os

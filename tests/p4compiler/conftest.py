@@ -49,7 +49,7 @@ def source(**parts: str) -> str:
 
 @pytest.fixture(autouse=True, scope="module")
 def verified() -> Iterator[None]:
-    """What every phase makes is verified, in all tests of the compiler."""
+    """Verify the result of every phase in all tests of the compiler."""
     with pytest.MonkeyPatch.context() as patch:
         checked = tuple(replace(p, run=partial(phases.run_verified, p)) for p in phases.PHASES)
         patch.setattr(phases, "PHASES", checked)
@@ -70,7 +70,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Comp
 
 @pytest.fixture
 def complain(build: Callable[..., Compiled]) -> Callable[..., str]:
-    """What the compiler says of a program with these parts."""
+    """Return the compiler's diagnostics for a program with these parts."""
 
     def messages(**parts: str) -> str:
         with pytest.raises(CompileError) as failure:

@@ -9,6 +9,8 @@ import pytest
 
 from fanin.p4compiler import Compiled, compile_file
 
+pytestmark = pytest.mark.slow  # the fixture is
+
 PROGRAM = Path(__file__).parents[2] / "p4src" / "fanin.p4"
 
 
@@ -21,12 +23,10 @@ def tables(compiled: Compiled) -> dict[str, dict[str, Any]]:
     return {t["name"]: t for p in compiled.json["pipelines"] for t in p["tables"]}
 
 
-@pytest.mark.slow
 def test_it_compiles_without_a_warning(compiled: Compiled) -> None:
     assert compiled.warnings == ()
 
 
-@pytest.mark.slow
 def test_every_value_of_a_block_has_a_register_of_its_own(compiled: Compiled) -> None:
     registers = {r["name"]: r for r in compiled.json["register_arrays"]}
     for block in range(4):

@@ -21,7 +21,7 @@ PROGRAM = GOLDEN / "inlined" / "program.p4"
 
 
 def trees(program: Path) -> dict[str, Any]:
-    """What the phases make of a program, by their names; under `preprocess` the tokens that the first one takes."""
+    """Return the result of each phase by its name; under `preprocess`, the tokens that the first one takes."""
     reporter = Reporter()
     made: dict[str, Any] = {"preprocess": preprocess(program, (INCLUDE,), {}, reporter)}
     for phase in phases.PHASES:
@@ -147,7 +147,7 @@ def with_first_node(change: Callable[[TableNode], TableNode]) -> Break:
 
 
 def condition(body: tuple[ir.Stmt, ...]) -> ir.Expr:
-    """What the last `if` of a body tests."""
+    """Return the condition of the last `if` of a body."""
     last = body[-1]
     assert isinstance(last, ir.If)
     return last.condition

@@ -37,7 +37,7 @@ def ipv4(text: str) -> int:
 
 @dataclass(frozen=True)
 class Message:
-    """What a SwitchML packet says."""
+    """The content of a SwitchML packet."""
 
     values: tuple[int, ...]
     type: int = UPDATE
@@ -186,7 +186,7 @@ class SwitchUnderTest:
         )
 
     def lose_registers(self) -> None:
-        """What happens to a switch that starts again and has its tables installed, but not its memory."""
+        """Put the switch in the state after a restart: its tables are installed, and its memory is lost."""
         for name, register in self.engine.program.registers.items():
             for cell in range(2 * BASE, 2 * (BASE + SLOTS)) if register.size > 1 else [0]:
                 self.engine.register(name).write(cell, 0)
@@ -206,7 +206,7 @@ class SwitchUnderTest:
         ]
 
     def send_from_parent(self, message: Message) -> list[tuple[int, Message]]:
-        """What comes of the parent's message: as `send`."""
+        """Send the parent's message and return what comes of it, as `send` does."""
         return [(port, decode(out)) for port, out in self.engine.process(PARENT_PORT, parent_frame(message))]
 
     def drops(self) -> dict[str, int]:
@@ -214,7 +214,7 @@ class SwitchUnderTest:
         return self._counts("ingress.drops", "REASON")
 
     def events(self) -> dict[str, int]:
-        """What aggregation did, each kind that occurred."""
+        """Return what aggregation did, each kind that occurred."""
         return self._counts("ingress.aggregation.events", "EVENT")
 
     def _counts(self, counter: str, prefix: str) -> dict[str, int]:

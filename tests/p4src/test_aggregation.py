@@ -403,7 +403,7 @@ class TestOrdinaryTraffic:
 
 
 class TestStrangers:
-    """What a host that is not a member of the job can do to its sums: nothing (SECURITY.md)."""
+    """A host that is not a member of the job cannot change its sums (SECURITY.md)."""
 
     def test_a_result_in_the_name_of_a_switch_reaches_nobody(self, switch: SwitchUnderTest) -> None:
         one, two = switch.join(2)

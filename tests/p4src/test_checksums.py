@@ -122,7 +122,7 @@ def test_a_checksum_of_0_leaves_as_ffff(switch: SwitchUnderTest, count: int) -> 
 
 
 def fate(switch: SwitchUnderTest, child: Child, frame: bytes) -> str:
-    """What becomes of a frame: the reason of its drop, the event it causes, or that it is not an update at all."""
+    """Return the reason of a frame's drop, or the event it causes, or that it is not an update at all."""
     drops, events = switch.drops(), switch.events()
     out = switch.engine.process(child.port, frame)
     reasons = [name for name, count in switch.drops().items() if count != drops.get(name, 0)]

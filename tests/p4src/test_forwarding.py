@@ -1,4 +1,4 @@
-"""What is not aggregation: routing, equal-cost paths, ARP, and the reasons of drops."""
+"""The rest of the program: routing, equal-cost paths, ARP, and the reasons of drops."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def compiler(request: pytest.FixtureRequest) -> list[str]:
 
 
 def warnings(command: list[str], *arguments: str | Path) -> str:
-    """What the compiler says about C files, and that it refuses them."""
+    """Return what the compiler prints about C files, empty if it accepts them without a warning."""
     done = subprocess.run([*command, *WARNINGS, *arguments], capture_output=True, text=True, check=False)
     return done.stderr if done.returncode or done.stderr else ""
 

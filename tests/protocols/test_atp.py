@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from typer.testing import CliRunner
 
 from fanin.assurance.soak.generate import scenario_for
 from fanin.assurance.soak.run import run_scenario
 from fanin.assurance.soak.scenario import Scenario, Stall, Work
+from fanin.cli import app
 from fanin.controller.errors import ControllerError
 from fanin.controller.telemetry import Event
 from fanin.controller.tree import Job, aggregation_tree
@@ -30,7 +32,6 @@ from fanin.workers.collective import Server
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.slotted import SlottedWorker
-from tests.fanin.command import run
 from tests.protocols.live import right_sums_of, run_live
 from tests.protocols.mutants import FAULTY, protocol_with, switch_with
 
@@ -320,9 +321,13 @@ def test_a_diagnosis_names_slots_that_others_use_and_not_the_jobs_own_server(
 
 
 def test_a_run_without_congestion_marks_gets_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "shared.toml").write_text(SCENARIO.replace("100 kB", "4 kB"))
+    scenario = tmp_path / "shared.toml"
+    scenario.write_text(SCENARIO.replace("100 kB", "4 kB"))
     said = [
-        run("run", "shared.toml", "--results", "results", *changes, cwd=tmp_path).stderr
+        # In this process, whose processes for points have imported what they need.
+        CliRunner()
+        .invoke(app, ["run", str(scenario), "--results", str(tmp_path / "results"), *changes])
+        .stderr
         for changes in ((), ("--set", "links.ecn_bytes=20000"), ("--set", "protocol=fanin"))
     ]
     assert "set links.ecn_bytes, such as 20000" in said[0]

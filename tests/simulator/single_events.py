@@ -16,7 +16,7 @@ from tests.simulator.two_leaves import WAYS, Arrival, Frame, Outage, ports_for
 
 @dataclass
 class Queue:
-    """Of one priority of a direction."""
+    """The queue of one priority of a direction."""
 
     waiting: deque[tuple[int, Frame, Direction | None]] = field(default_factory=deque)
     own_until: int = 0  # when its latest frame is out

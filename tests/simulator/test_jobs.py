@@ -132,7 +132,7 @@ def test_a_restarted_switch_costs_only_its_own_jobs_a_lease(switch: Engine) -> N
 
 
 def identity(job: Job) -> Identity:
-    """What the packets of its newest lease carry."""
+    """Return what the packets of its newest lease carry."""
     (granted,) = job.granted
     return Identity(granted.lease, granted.first_chunk, granted.last_chunk)
 

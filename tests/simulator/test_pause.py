@@ -90,7 +90,7 @@ def test_a_pause_frame_does_not_cross_a_link_that_is_down_and_is_said_again_when
 
 
 def test_a_pause_ends_where_its_link_goes_down() -> None:
-    """What waited for h3's port, a link before it, is lost."""
+    """The packets that waited for h3's port, a link before it, are lost."""
     begin, end = SECOND // 1000, SECOND // 1000 + 10 * SECOND // 10**6
     outage = Outage("spine1", "leaf2", begin, end)
     fabric = Fabric(INCAST, LinkProperties(delay=1e-6, pause=PAUSE), ROOMY, outage=outage)

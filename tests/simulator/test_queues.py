@@ -47,7 +47,7 @@ class OneLink:
         self.network = self._switch.network
 
     def send(self, frames: list[Frame]) -> list[tuple[int, int]]:
-        """Who (`to` of the frame) arrives, and when."""
+        """Return which frame (its `to`) arrives, and when."""
         return self.send_bytes([frame.time for frame in frames], [frame.as_bytes() for frame in frames])
 
     def send_bytes(self, times: list[int], frames: list[NDArray[np.uint8]]) -> list[tuple[int, int]]:

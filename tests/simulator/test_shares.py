@@ -46,7 +46,7 @@ def sent(on: Fabric, job: Job) -> int:
 
 
 def first_share(on: Fabric, jobs: list[Job]) -> float:
-    """Of what both jobs send in 15 ms, some 350 round trips, when both have begun."""
+    """Return the first job's share of what both send in 15 ms, some 350 round trips, when both have begun."""
     on.network.run(limit=3e-3)
     before = [sent(on, job) for job in jobs]
     on.network.run(limit=18e-3)

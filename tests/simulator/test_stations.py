@@ -1,4 +1,4 @@
-"""What a host's network card does with the packets of a worker."""
+"""The treatment of a worker's packets by its host's network card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the live tests' scripts start with: the sandbox, a switch, a look at what is there."""
+"""The beginning of the live tests' scripts: the sandbox, a switch, a snapshot of what is there."""
 
 import subprocess
 import sys

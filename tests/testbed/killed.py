@@ -23,7 +23,7 @@ def present() -> set[str]:
 
 
 def ours(process: Path) -> bool:
-    """Whether a process has descended from this one's environment."""
+    """Return whether a process has descended from this one's environment."""
     try:
         return f"KILLED_BY={os.getpid()}".encode() in (process / "environ").read_bytes().split(b"\0")
     except (FileNotFoundError, PermissionError, ProcessLookupError):

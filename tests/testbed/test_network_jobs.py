@@ -1,4 +1,4 @@
-"""What is granted to those who join a network: places of their own, and all that a worker needs to begin."""
+"""The grants to those who join a network: places of their own, and all that a worker needs to begin."""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -83,7 +83,7 @@ print(len(narrow.splitlines()) > len(usual.splitlines()), [process.wait() for pr
 
 
 def test_they_have_their_session_once_they_are_known(run: Run) -> None:
-    """Who has just started one may end it, with all that it has started."""
+    """A process that has just started one may end it, with all that it has started."""
     seen = _succeeds(
         run,
         """

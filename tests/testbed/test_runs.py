@@ -45,7 +45,7 @@ def name(ending: str) -> str:
 
 
 def the_next_command() -> None:
-    """What each command does first."""
+    """Do what each command does first."""
     runs.create().remove()
 
 

@@ -173,7 +173,7 @@ main()
 
 
 def signalled(script: str, number: int, victim: str, role: int, moment: int) -> dict[str, Any]:
-    """What becomes of a script that gets a signal at a moment; see signalled.py."""
+    """Return the outcome of a script that gets a signal at a moment; see signalled.py."""
     harness = Path(__file__).with_name("signalled.py")
     done = subprocess.run(
         [sys.executable, str(harness), script, str(number), victim, str(role), str(moment)],

@@ -1,4 +1,4 @@
-"""Whether superframes pass between hosts and switches is found out by trying; if not, a network does without."""
+"""A network tries whether superframes pass between hosts and switches; if not, it does without."""
 
 import json
 import re
@@ -34,7 +34,7 @@ DROP = (
 
 @pytest.fixture
 def on_old_kernel(old_kernel: dict[str, str], environment: dict[str, str]) -> None:
-    """What `run` runs from here on."""
+    """Let `run` run scripts as on an old kernel."""
     environment |= old_kernel
 
 

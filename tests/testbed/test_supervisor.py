@@ -1,4 +1,4 @@
-"""What is done for jobs when a switch has lost all that it held."""
+"""The repair of jobs when a switch has lost all that it held."""
 
 import asyncio
 import errno

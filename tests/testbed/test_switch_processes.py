@@ -27,7 +27,7 @@ except NetworkError as error:
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, 4 << 30])
 def test_a_limit_of_memory_is_named_with_a_switch_that_has_ended(limit: int | None, tmp_path: Path) -> None:
-    """Whether the limit is the reason cannot be seen: a process that it ends says nothing of it."""
+    """The limit is named as a possible reason: a process that it ends reports nothing."""
     limited = [] if limit is None else ["prlimit", f"--as={limit}"]
     command = [*limited, sys.executable, "-c", SCRIPT, str(tmp_path / "log")]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout

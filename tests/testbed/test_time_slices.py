@@ -11,7 +11,7 @@ from fanin.testbed import time_slices
 
 
 def _run(script: str) -> str:
-    """What a process prints; its slices are not this one's."""
+    """Return what a process prints; its slices are not this one's."""
     # Another test may have shortened those of this process, which it inherits.
     start = "import os, subprocess, sys\nfrom fanin.testbed import time_slices\ntime_slices.restore()\n"
     return subprocess.run(

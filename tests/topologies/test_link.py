@@ -1,4 +1,4 @@
-"""What links do: given with the topology, passed on to a switch or to virtual time, refused elsewhere."""
+"""The properties of links: given with the topology, passed on to a switch or to virtual time, refused elsewhere."""
 
 import math
 from dataclasses import asdict, fields
@@ -132,7 +132,7 @@ def test_a_switch_that_cannot_says_so() -> None:
     )
 )
 def test_the_embedded_switch_reads_what_it_is_told(properties: LinkProperties) -> None:
-    """By p4switch's own reader, with p4switch's own defaults for what is left out."""
+    """The text is read by p4switch's own reader, with p4switch's own defaults for what is left out."""
     network = leaf_spine(0, 1, 1, rate=10**8, properties=properties)
     for link in emulated_links(network, "leaf1"):
         port, direction, given = link_option(link.option)

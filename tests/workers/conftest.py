@@ -9,7 +9,7 @@ from fanin.workers.engines import native
 
 @pytest.fixture(params=["C", "numpy"])
 def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What does the workers' work on packets."""
+    """Choose the code that does the workers' work on packets."""
     if request.param == "numpy":
         monkeypatch.setattr(native, "library", lambda: None)
     elif native.library() is None:

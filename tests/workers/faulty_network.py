@@ -25,7 +25,7 @@ RECOVERY = Recovery(initial_rto=0.02, min_rto=0.004, max_rto=0.2, give_up=60.0)
 
 @dataclass(frozen=True)
 class Faults:
-    """Of each copy on each link by itself; a delay drawn between the two reorders. Seconds."""
+    """The faults of each copy on each link; a delay drawn between the two reorders. Seconds."""
 
     loss: float = 0.0
     duplication: float = 0.0
@@ -187,7 +187,7 @@ class Network:
 
 
 class ExactSums:
-    """What the all-reduces of a lease must give, bit for bit: block floating point by the book, in Python integers."""
+    """The right sums of a lease's all-reduces, bit for bit: block floating point by the book, in Python integers."""
 
     def __init__(self, values: int, window: int) -> None:
         self._values = values
@@ -196,7 +196,7 @@ class ExactSums:
         self._last: dict[int, list[int]] = {}  # exponents, by the length of a vector
 
     def next(self, inputs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-        """Of the next all-reduce."""
+        """Return the sum of the next all-reduce."""
         count, length = len(inputs), inputs[0].size
         padded = [
             np.pad(x.reshape(-1), (0, -length % self._values)).reshape(-1, self._values) for x in inputs
@@ -223,7 +223,7 @@ class ExactSums:
 
 
 def exact_sum(inputs: Sequence[NDArray[np.float32]], values: int) -> NDArray[np.float32]:
-    """What the first all-reduce must give."""
+    """Return what the first all-reduce must give."""
     return ExactSums(values, window=0).next(inputs)
 
 

@@ -44,7 +44,7 @@ def forged(kind: Kind, mtu: int = 68) -> bytes:
 
 
 class Stranger:
-    """Who may send whatever it likes."""
+    """A host that may send whatever it likes."""
 
     def __init__(self) -> None:
         self._raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)

@@ -76,7 +76,7 @@ class Switch:
 
 @dataclass
 class JobLease:
-    """What becomes of a job; see fanin.controller.jobs.lifecycle.JobLease."""
+    """The outcome of a job; see fanin.controller.jobs.lifecycle.JobLease."""
 
     grants: Grants
     request: JobRequest
@@ -287,7 +287,7 @@ def die_at(count: int) -> None:
 def network(
     hosts: Sequence[str], start: Callable[[Path], list[Process]], refuses: bool = False
 ) -> Iterator[tuple[list[Process], Grants, Path]]:
-    """What `start` makes of a job service's path, on a network of `hosts`; they begin when all is there."""
+    """Return what `start` makes of a job service's path, on a network of `hosts`; they begin when all is there."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "jobs.sock"
         processes = start(path)  # before there are threads

@@ -184,7 +184,7 @@ def test_what_is_prepared_once_sums_what_is_in_its_arrays_each_time(
 
 
 def test_arrays_that_follow_each_other_in_one_memory(comms: list[Communicator]) -> None:
-    """What is remembered of an array is true of another one in its place only if that is laid out alike."""
+    """A prepared call is right for another array in the same place only if that is laid out alike."""
 
     def do(comm: Communicator) -> None:
         memory, elsewhere = np.empty(300, np.float32), np.empty(300, np.float32)
@@ -321,7 +321,7 @@ def test_who_is_called_when_an_operation_has_ended_is_called_before_the_next_one
 
 @pytest.mark.parametrize("async_op", [True, False])
 def test_what_is_begun_at_the_end_of_an_operation_is_carried_out_before_the_next(async_op: bool) -> None:
-    """Whether the end comes before or after the next one is begun, for all workers must do the same."""
+    """The end may come before or after the next one is begun; all workers must do the same."""
     begun = threading.Event()
 
     def do(comm: Communicator) -> tuple[threading.Thread, float, float]:

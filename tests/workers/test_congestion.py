@@ -117,7 +117,7 @@ def sent_by(worker: Worker) -> list[np.ndarray]:
 
 
 def results(batch: np.ndarray) -> np.ndarray:
-    """What a switch makes of these for a job of one worker."""
+    """Return what a switch makes of these for a job of one worker."""
     made = batch.copy()
     made[:, 0] |= wire.RESULT << 4
     return made

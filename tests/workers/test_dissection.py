@@ -78,7 +78,7 @@ def test_scapy_shows_each_datagram_of_a_superframe():
 
 @pytest.fixture
 def dissect(tmp_path):
-    """What tshark makes of each frame: its info column, and the fields of our protocol by name."""
+    """Return tshark's view of each frame: its info column, and the fields of our protocol by name."""
 
     def dissect(*frames):
         capture = tmp_path / "frames.pcap"

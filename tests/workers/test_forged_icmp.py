@@ -1,4 +1,4 @@
-"""Who can only forge ICMP messages ends no all-reduce (RFC 1122, 4.1.3.3; RFC 8085, 5.2)."""
+"""A host that can only forge ICMP messages ends no all-reduce (RFC 1122, 4.1.3.3; RFC 8085, 5.2)."""
 
 import subprocess
 import sys

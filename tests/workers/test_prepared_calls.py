@@ -1,4 +1,4 @@
-"""What is prepared once for arrays that come again."""
+"""The calls that are prepared once for arrays that come again."""
 
 import weakref
 from typing import Any

@@ -139,7 +139,7 @@ def test_a_tensor_that_numpy_can_have_is_summed_where_it_is() -> None:
 
 
 def test_tensors_that_follow_each_other_in_one_memory(comms: list[Communicator]) -> None:
-    """What is remembered of a tensor is true of another one at its address only if that is laid out alike."""
+    """A prepared call is right for another tensor at its address only if that is laid out alike."""
 
     def do(comm: Communicator) -> None:
         group, memory = ProcessGroup(comm), torch.empty(300)
@@ -390,7 +390,7 @@ def train(model: Any, x: Any, y: Any, steps: int = 5) -> Any:
 
 
 def gradients(model: Any) -> Any:
-    """Of all parameters, as one vector."""
+    """Return the gradients of all parameters as one vector."""
     return torch.cat([each.grad.reshape(-1) for each in model.parameters()])
 
 

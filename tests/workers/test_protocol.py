@@ -36,7 +36,7 @@ def sent(worker: Worker, now: float) -> list[Packet]:
 
 
 def is_agreement(packet: Packet) -> bool:
-    """Whether its values are no vector's, but what all workers must have passed alike."""
+    """Return whether its values are not of a vector, but what all workers must have passed alike."""
     return (
         packet.size in (1, 3) and packet.values[5] in (64, 128, 256, 512) and not any(packet.values[DIGITS:])
     )
@@ -115,7 +115,7 @@ def test_the_same_seed_gives_the_same_history_and_losses_do_not_change_the_sum()
 
 
 def outcomes(switch: type[ModelSwitch], faults: Faults) -> Counter[str]:
-    """What ten networks of three workers make of a sum."""
+    """Return what ten networks of three workers make of a sum."""
     inputs = gradients(3, 2000, seed=3)
     expected = exact_sum(inputs, values=64)
     counts: Counter[str] = Counter()
@@ -585,7 +585,7 @@ def test_a_lease_whose_chunk_numbers_are_used_up_is_an_error() -> None:
 
 
 def test_blocks_sent_again_never_run_out_of_chunk_numbers() -> None:
-    """Whether they are needed shows when the others are summed: a lease that has too few refuses before."""
+    """The need for them shows when the others are summed: a lease that has too few refuses before."""
     worker = numpy_worker(replace(LEASE, first_chunk=10, last_chunk=10 + 12 - 1))
     for scale in (1.0, 1.0):
         worker.start(np.full(3 * 64, scale, np.float32), 0.0)

@@ -76,6 +76,7 @@ def test_a_worker_counts_wrong_elements(operation: Operation, monkeypatch: pytes
     assert [report.wrong for report in reports] == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_virtual_collectives_are_printed_and_checked() -> None:
     arguments = ["bench", "collectives", "--scenario", "scenario:small-virtual", "--repetitions", "1"]
     arguments += ["--operations", "all-reduce,all-gather", "--sizes", "64 KiB"]

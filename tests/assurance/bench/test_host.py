@@ -1,4 +1,4 @@
-"""What a benchmark says of the machine."""
+"""The facts of the machine that a benchmark reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a core busy beside a benchmark works while it is entered, and at no other time."""
+"""A neighbour keeps a core busy next to a benchmark while its context is entered, and at no other time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORKING = [kind for kind in KINDS if kind != NOTHING]
 
 
 def processor_ticks(process: int) -> int:
-    """Of the processor, that it has used so far."""
+    """Return how many ticks of the processor it has used so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 

@@ -33,7 +33,7 @@ SEEDS = range(sized(60, 200))
 def test_random_programs_and_hostile_packets_find_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of those in small the C is compiled when it, or how it is compiled, has changed; in full size each time."""
+    """In small, C is compiled when it, or how it is compiled, has changed; in full size each time."""
     if sized(True, False):
         monkeypatch.setattr(campaign, "_cache", lambda: nullcontext(cache_directory().parent))
     try:

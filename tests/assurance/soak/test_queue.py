@@ -54,7 +54,7 @@ def test_a_job_waits_for_slots_and_for_hosts_and_takes_what_was_given_back(
 
 
 def test_sums_are_right_whatever_late_packets_of_ended_jobs_do(switch: Engine) -> None:
-    """Of the same lease ids, in the same slots, with the last chunk numbers that there are."""
+    """They have the same lease ids and slots, and the last chunk numbers that there are."""
     scenario = replace(CROWDED, links=LOSSY, same_leases=True, first_chunk=2**32 - 2000)
     history = History()
     assert not run_scenario(scenario, switch, observer=history).violations
@@ -95,7 +95,7 @@ withdraw, take = Job._withdraw, NumberSpace.take
 
 
 def forgetful(job: Job, between: Callable[[], None]) -> None:
-    """What the first switch of the tree was told stays there, once the job ends."""
+    """Withdraw a job, but leave what the first switch of the tree holds."""
     if job._plan:
         del job._plan[next(iter(job._plan))]
     withdraw(job, between)

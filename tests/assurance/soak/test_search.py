@@ -195,14 +195,14 @@ def test_a_lease_used_again_for_the_same_chunks_gives_the_first_jobs_sums(switch
 def test_without_an_answer_to_retransmissions_there_are_states_that_cannot_finish(
     mutant: Callable[[str], Engine], name: str
 ) -> None:
-    """What was lost is asked for in vain."""
+    """Nobody answers a worker that asks for what was lost."""
     assert search(mutant(name), (2, 1), Grant(chunks=3))[1]
 
 
 def test_where_an_incomplete_chunk_is_kept_a_late_duplicate_stops_the_job_once_registers_are_lost(
     mutant: Callable[[str], Engine],
 ) -> None:
-    """Of chunk k - 2W: nobody sends the rest of it again. So a newer chunk takes the cell whatever it holds."""
+    """Nobody retransmits the rest of chunk k - 2W. So a newer chunk takes the cell whatever it holds."""
     program = mutant("incomplete chunks kept")
     world, states = search(program, (2,), Grant(1, 1, 3), registers_lost=True)
     with pytest.raises(AssertionError):

@@ -153,7 +153,7 @@ LIKELY = {
 }
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", sorted(set(PROGRAM_MUTANTS) - SEARCHED))
 def test_a_mutant_of_the_program_is_caught(mutant: Callable[[str], Engine], name: str) -> None:
     assert_caught(mutant(name), likely=LIKELY.get(name, 0))
@@ -407,7 +407,7 @@ def test_the_stall_of_one_job_does_not_hold_up_another(switch: Engine) -> None:
 
 
 def test_a_restart_touches_only_the_jobs_of_the_switch(switch: Engine) -> None:
-    """Of two leaves with a job each; the check counts the chunks of a job that keeps its lease."""
+    """Two leaves have a job each; the check counts the chunks of a job that keeps its lease."""
     apart = (Work((2,), elements=(30_000,)), Work((0, 2), elements=(30_000,)))
     scenario = Scenario(0, apart, restarts=(Restart(0, 1e-4),))
     outcome = run_scenario(scenario, switch)

@@ -1,4 +1,4 @@
-"""What is compared between live and virtual time, and when the two agree."""
+"""The figures that are compared between live and virtual time, and when the two agree."""
 
 from __future__ import annotations
 

@@ -281,6 +281,7 @@ def test_everything_that_is_used_has_a_name(reader: Reader) -> None:
         reader.press(key)
         assert reader.chromium.execute_script(script) == []
     reader.press(Keys.ESCAPE)
+    reader.wait(lambda: not reader.texts("dialog[open]"))
     reader.one(".cm-content").click()
     reader.press(Keys.ESCAPE, Keys.TAB)  # Tab alone would indent
     assert not reader.chromium.execute_script("return document.activeElement.closest('.cm-editor')")

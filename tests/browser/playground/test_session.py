@@ -95,7 +95,7 @@ attempt("write beside", lambda: open(SECRET + ".more", "w"))
 attempt("write to fanin", lambda: open(FANIN, "a"))
 attempt("call the server", lambda: socket.create_connection(("127.0.0.1", PORT), 2))
 attempt("stop a process", lambda: os.kill(OTHER, signal.SIGKILL))
-print(json.dumps({"others": [each for each in os.listdir("/tmp")], **done}))
+print(json.dumps({"others": [each for each in os.listdir("/tmp") if each not in FANIN.split("/")], **done}))
 """
 
 

@@ -1,4 +1,4 @@
-"""What is handed out once is not handed out again: over grants, withdrawals, restarts and crashes."""
+"""A number that was handed out is not handed out again: over grants, withdrawals, restarts and crashes."""
 
 import contextlib
 import itertools
@@ -62,7 +62,7 @@ class Grants(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Of the controller, which programs the switches anew."""
+        """Restart the controller, which programs the switches again."""
         self.space = NumberSpace(self.space.last_lease, self.space.next_chunks)
         self.in_force = []
 

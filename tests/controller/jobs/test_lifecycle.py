@@ -274,7 +274,7 @@ def test_those_who_are_left_agree_and_get_a_lease_of_their_own(either: With) -> 
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_job_begins_without_a_worker_that_will_not_join(either: With, first: bool) -> None:
-    """Whether that is known before or after the others have joined; the next job of the name has all its workers."""
+    """That may be known before or after the others have joined; the next job of the name has all its workers."""
 
     async def check(path: Path, grants: FakeGrants) -> None:
         async def connect(host: str) -> Worker:
@@ -305,7 +305,7 @@ def test_a_job_begins_without_a_worker_that_will_not_join(either: With, first: b
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_who_was_absent_is_waited_for_once_whoever_said_so_has_ended(either: With, begun: bool) -> None:
-    """Whether it ended before anybody had joined, or the job had begun, and lost a worker."""
+    """It may have ended before anybody had joined, or after the job had begun and lost a worker."""
 
     async def check(path: Path, grants: FakeGrants) -> None:
         if begun:

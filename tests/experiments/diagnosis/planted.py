@@ -50,7 +50,7 @@ class Planted:
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """What a scenario is drawn from: of a network in which hosts can send at full rate wherever they like."""
+    """Draws of a scenario: it has a network in which hosts can send at full rate wherever they like."""
 
     random: random.Random
     leaves: int
@@ -202,7 +202,7 @@ def _oversubscription(draw: _Draw) -> Planted:
 
 
 def _collision(draw: _Draw) -> Planted:
-    """What a hash makes of addresses and ports is not drawn: the network is, until flows meet between switches."""
+    """Draw networks until flows meet between switches; what a hash makes of addresses and ports cannot be drawn."""
     while True:
         draw = _between_hosts(draw, "ring")
         spines = draw.hosts_per_leaf
@@ -222,7 +222,7 @@ def _straggler(draw: _Draw) -> Planted:
 
 
 def _loss(draw: _Draw) -> Planted:
-    """Of all links, or of one."""
+    """Plant loss on all links, or on one."""
     topology = draw.topology()
     if draw.pick.random() < 0.5:
         topology = topology.with_properties(loss=draw.pick.choice([0.005, 0.01, 0.02]))

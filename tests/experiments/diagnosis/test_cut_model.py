@@ -1,4 +1,4 @@
-"""What slows down the steps of a model that is cut into parts."""
+"""The causes that slow down the steps of a model that is cut into parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of the switches when a run does not finish."""
+"""The report about switches when a run does not finish."""
 
 from __future__ import annotations
 

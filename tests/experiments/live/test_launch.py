@@ -1,4 +1,4 @@
-"""What a launch waits for before its ranks begin."""
+"""The conditions that a launch waits for before its ranks begin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all-reduces must give, beside the same in Python integers."""
+"""The sums that all-reduces must give, compared with Python integers."""
 
 import math
 from fractions import Fraction

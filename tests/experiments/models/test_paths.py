@@ -1,4 +1,4 @@
-"""Who sends to whom, and over which links."""
+"""The traffic of a job: who sends to whom, and over which links."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ FORWARD, BACKWARD = 1.0, 2.0
 
 
 def kept(order: list[Pass]) -> int:
-    """Of how many micro-batches a stage has the activations at once, at most."""
+    """Return for how many micro-batches a stage has the activations at once, at most."""
     now = most = 0
     for one in order:
         now += 1 if one.direction == "forward" else -1

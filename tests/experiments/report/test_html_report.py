@@ -33,7 +33,7 @@ ROWS = [
 
 
 class Reader(HTMLParser):
-    """What is on a page."""
+    """The content of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -70,7 +70,7 @@ USAGE = Usage(
 
 
 def made(seconds: list[float], wire: float = 1e6, again: int = 0, **settings: Any) -> Row:
-    """Of a point with these times, four workers in a rack."""
+    """Return the row of a point with these times and four workers in a rack."""
     shape = {"spines": 0, "leaves": 1, "hosts_per_leaf": 4, "rate": "10 Gb/s"}
     said = {"topology": {"leaf_spine": shape}, "size": "4 MB", "repetitions": len(seconds)} | settings
     return row(

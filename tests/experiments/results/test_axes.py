@@ -1,4 +1,4 @@
-"""What columns of results are called, and how their values are written."""
+"""The names of columns of results, and how their values are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of a live run it is told whether links or processors set its time, in its row, its table and its figure."""
+"""A live run states whether links or processors set its time, in its row, its table and its figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What links and workers did, in files beside the rows and back."""
+"""The use of links and workers, written to files next to the rows and read back."""
 
 from __future__ import annotations
 

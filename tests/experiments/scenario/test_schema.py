@@ -1,4 +1,4 @@
-"""What editors know of a scenario: where a key may have several values, a list of them is no mistake."""
+"""The schema of scenarios for editors: where a key may have several values, a list of them is correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What suits the links of a network."""
+"""The settings that suit the links of a network."""
 
 import re
 

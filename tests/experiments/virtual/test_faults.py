@@ -1,4 +1,4 @@
-"""What fails in a run in virtual time: the outcome is that of a live network, and no sum is wrong."""
+"""Faults in virtual time: the outcome is that of a live network, and no sum is wrong."""
 
 from __future__ import annotations
 

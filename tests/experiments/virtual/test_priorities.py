@@ -22,7 +22,7 @@ def point(**changes: Any) -> Settings:
 
 
 def times(switch: Engine, **changes: Any) -> tuple[float, float]:
-    """Of an all-reduce, and of the longest of the flows beside it."""
+    """Return the time of an all-reduce, and that of the longest of the other flows."""
     settings = point(**changes)
     measured = run_virtual(settings, switch)
     assert row(settings, measured)["violations"] == 0

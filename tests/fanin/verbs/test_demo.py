@@ -24,7 +24,7 @@ RUNS = [RUN, RING, BARE, run(size="4 MB", algorithm="ring")]
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
-    """What the demo, its network left out, will find."""
+    """Give the demo these measurements instead of those of a network."""
     runs = list(RUNS)
     monkeypatch.setattr(fanin.verbs.demo, "enter", lambda: None)
     monkeypatch.setattr(fanin.experiments.demo, "run_demo", lambda *_, **__: Demo(runs, CURVE))

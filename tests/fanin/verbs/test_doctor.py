@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 def findings(text: str) -> dict[str, str]:
-    """What is said of each thing, by the line that names it."""
+    """Return the text about each thing, by the line that names it."""
     said: dict[str, str] = {}
     for line in text.splitlines():
         if line[:2] in ("✓ ", "– ", "✗ "):

@@ -251,7 +251,7 @@ def parallelism(rows: Rows) -> None:
 
 def rails(rows: Rows) -> None:
     def gain(**said: object) -> float:
-        """By how much eight network cards are faster than one."""
+        """Return by how much eight network cards are faster than one."""
         one_card, eight = (seconds(rows, servers_nics_per_server=cards, **said) for cards in (1, 8))
         return one_card / eight
 

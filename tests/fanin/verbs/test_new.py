@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def commands(folder: Path) -> list[str]:
-    """What the README's first block says to type."""
+    """Return the commands of the README's first block."""
     block = (folder / "README.md").read_text().split("\n\n")[3]
     return [line.split("#")[0].strip() for line in block.splitlines()]
 

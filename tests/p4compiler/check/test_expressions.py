@@ -1,4 +1,4 @@
-"""What the JSON computes, with BMv2's unbounded integers, is what the specification says of the P4 expression."""
+"""The JSON computes, with BMv2's unbounded integers, what the specification defines for the P4 expression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is inside what: names, parameters and copies once everything is written out."""
+"""The names, parameters and copies of nested calls once everything is written out."""
 
 from __future__ import annotations
 

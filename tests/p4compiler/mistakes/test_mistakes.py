@@ -1,4 +1,4 @@
-"""What the compiler says to students: one error for each mistake, at the right place, with its cause and the fix."""
+"""The errors for students: one for each mistake, at the right place, with its cause and the fix."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ TOKEN = re.compile(
 
 
 def tokens(c: str) -> Iterator[re.Match[str]]:
-    """What a compiler would see, by rules of our own: lines joined where they end with a backslash."""
+    """Yield the tokens of a compiler, by rules of our own: lines are joined where they end with a backslash."""
     return TOKEN.finditer(c.replace("??/", "\\").replace("\\\n", ""))
 
 
@@ -283,7 +283,7 @@ def test_a_refused_name_is_said_with_its_object(config: Callable[[str], bytes], 
 
 
 def assignment(document: Any) -> dict[str, Any]:
-    """What is assigned by the first assignment."""
+    """Return the value of the first assignment."""
     calls = (
         call for action in document["actions"] for call in action["primitives"] if call["op"] == "assign"
     )

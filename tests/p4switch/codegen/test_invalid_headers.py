@@ -42,7 +42,7 @@ NUMBERS = st.integers(1, 2**32 - 1)
 
 
 def packets(operations: Iterable[int]) -> st.SearchStrategy[Sent]:
-    """Those that ask for one of these operations."""
+    """Return the packets that ask for one of these operations."""
     headers = st.dictionaries(st.sampled_from([A, B, STACK]), NUMBERS)
     return st.builds(Sent, st.sampled_from(sorted(operations)), NUMBERS, headers)
 
@@ -65,7 +65,7 @@ def cloning(config: Callable[[str], bytes]) -> Engine:
 
 
 def answers(packet: bytes) -> tuple[list[int], int]:
-    """What ingress found in the four fields, and egress in that of a and in metadata together."""
+    """Return what ingress found in the four fields, and egress in that of a and in metadata together."""
     *_, a, b, first, second, at_egress = REQUEST.unpack_from(packet)
     return [a, b, first, second], at_egress
 

@@ -199,7 +199,7 @@ def switches(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Engine]:
 
 
 def completed(left: Left) -> bytes:
-    """What a network card, or the receiver's kernel, makes of what left."""
+    """Return the packet that a network card, or the receiver's kernel, makes of the one that left."""
     data = bytearray(left.bytes[: left.length])
     if left.checksum >= 0:
         total = sum(int.from_bytes(data[i : i + 2].ljust(2, b"\0"), "big") for i in range(34, len(data), 2))

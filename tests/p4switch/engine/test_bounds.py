@@ -1,4 +1,4 @@
-"""What a program or a packet can ask for has a bound: sizes when the program is loaded, all else as it runs.
+"""The requests of a program or a packet have bounds: sizes when the program is loaded, all else as it runs.
 
 test_sanitizers.py runs this module with the sanitizers in the process, where reaching outside memory ends it.
 """

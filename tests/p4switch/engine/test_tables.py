@@ -114,7 +114,7 @@ def packet(probe: dict[str, int]) -> bytes:
 
 
 def ask(switch: Engine, probe: dict[str, int]) -> dict[str, int]:
-    """What every table answers to a probe."""
+    """Return the answer of every table to a probe."""
     [(_, out)] = switch.process(1, packet(probe))
     return dict(zip(ANSWERS, struct.unpack(">7I", out[22:]), strict=True))
 

@@ -1,4 +1,4 @@
-"""What Get and Capabilities answer."""
+"""The answers to Get and Capabilities."""
 
 import json
 

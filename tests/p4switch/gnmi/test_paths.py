@@ -17,7 +17,7 @@ PORTS = ("a", "b")
 
 
 def found(where):
-    """What a path selects, as text."""
+    """Return what a path selects, as text."""
     elements = path(where).elem
     return {text(path_of(s, len(s.leaf.path) + 2).elem) for s in select(elements, PORTS)}
 

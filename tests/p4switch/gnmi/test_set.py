@@ -1,4 +1,4 @@
-"""What Set changes: whether an interface is up; all of a request or nothing."""
+"""The effect of Set: an interface goes up or down; all of a request takes effect, or nothing."""
 
 import errno
 import os

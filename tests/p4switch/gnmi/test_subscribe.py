@@ -1,4 +1,4 @@
-"""What subscriptions send, and when."""
+"""The messages of subscriptions, and when they are sent."""
 
 import asyncio
 import queue
@@ -180,7 +180,7 @@ def watched(where, **fields):
 
 
 def look(watch, now, **values):
-    """What is sent when ports a and b have these values."""
+    """Return what is sent when ports a and b have these values."""
     found = watch.look(now, {leaf: values[leaf.name] for leaf in watch.selected})
     return {leaf.name: value for leaf, value in found.items()}
 

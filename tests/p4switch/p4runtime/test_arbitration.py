@@ -1,4 +1,4 @@
-"""Of several controllers one is the primary (specification, "Client Arbitration and Controller Replication")."""
+"""One of several controllers is the primary (specification, "Client Arbitration and Controller Replication")."""
 
 import gc
 import threading

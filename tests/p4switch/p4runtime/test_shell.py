@@ -10,6 +10,7 @@ from google.protobuf import text_format
 from fanin import shell_environment
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not shell_environment.ready(),
     reason="p4runtime-shell is not set up; the first `fanin shell` does it, and `make test`",

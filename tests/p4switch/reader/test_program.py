@@ -1,4 +1,4 @@
-"""What a BMv2 JSON may say, and what is refused at load: with the element's name, never by a wrong packet."""
+"""A BMv2 JSON that is not allowed is refused at load, with the element's name; it never causes a wrong packet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an emulated link does to a sequence of packets, in plain Python; runtime/ports/link.c has to do the same."""
+"""A model in plain Python of an emulated link, which runtime/ports/link.c has to equal on each sequence of packets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Packet:
 
 @dataclass
 class Fate:
-    """What the model says of a sequence: packets released, in order, as (due, number), and what else it counts.
+    """The model's result for a sequence: packets released, in order, as (due, number), and what else it counts.
 
     corrupted: by the packet's number, the bit that is flipped.
     """

@@ -117,7 +117,7 @@ def forwarding(config: str) -> Engine:
 
 
 def datagrams(one: Host, other: Host) -> list[Any]:
-    """What the other host receives of superframes and single datagrams: how many, and a digest of them in order."""
+    """Return what the other host receives of superframes and single datagrams: how many, and a digest in order."""
     receiver, sender = (
         other.socket(socket.AF_INET, socket.SOCK_DGRAM),
         one.socket(socket.AF_INET, socket.SOCK_DGRAM),
@@ -220,7 +220,7 @@ def offload(one: Host, other: Host, *configs: str) -> dict[str, Any]:
 
 
 def refused(one: Host, other: Host, config: str) -> dict[str, Any] | None:
-    """What a kernel before 6.2 makes of superframes in and out, and what the switch then does."""
+    """Return what a kernel before 6.2 makes of superframes in and out, and what the switch then does."""
     results = []
     one.run("ethtool -K eth0 tx-udp-segmentation off")
     for joins in (False, True):
@@ -329,7 +329,7 @@ class Numbered:
         return before
 
     def receive(self, count: int) -> list[tuple[int, int]]:
-        """Of each datagram its number and whether congestion was marked; what is not numbered is not counted."""
+        """Return each datagram's number and congestion mark; what is not numbered is not counted."""
         seen = []
         while len(seen) < count:
             data, [(_, _, tos)], _, _ = self.receiver.recvmsg(2000, 64)
@@ -388,7 +388,7 @@ def links(one: Host, other: Host, config: str) -> dict[str, Any]:
 
 
 def queueing(one: Host, other: Host, config: str) -> dict[str, Any]:
-    """What a program finds in the queueing metadata of one superframe's packets: without a link, and with one."""
+    """Return the queueing metadata of one superframe's packets: without a link, and with one."""
     seen = {}
     for name, properties in (
         ("no link", None),
@@ -446,7 +446,7 @@ def traced_queue(one: Host, other: Host, config: str) -> dict[str, int]:
 
 
 def link_at(switch: Engine, port: int, direction: Direction, **wanted: int) -> LinkStatistics:
-    """What a link says once its counts are as wanted."""
+    """Return a link's counts once they are as wanted."""
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         found = switch.link_statistics(port, direction)
@@ -476,7 +476,7 @@ def late(one: Host, other: Host, config: str) -> list[int]:
 
 
 def urgent(one: Host, other: Host, config: str) -> bool:
-    """Whether the forwarding thread comes before those that compute, once it has an emulated link to serve."""
+    """Return whether the forwarding thread precedes those that compute, once it has an emulated link to serve."""
     switch = forwarding(config)
     switch.start({1: "s1", 2: "s2"}, links={(2, Direction.EGRESS): LinkProperties(delay=1e-3)})
     [thread] = [t.native_id for t in threading.enumerate() if t.name == "p4switch forwarding"]

@@ -1,4 +1,4 @@
-"""What comes to ports can ask for no more than there is room for: packets, superframes, clones that wait for a link.
+"""The packets at ports get no more than there is room for: packets, superframes, clones that wait for a link.
 
 test_sanitizers.py runs this module with the sanitizers in the process, where reaching outside memory ends it.
 """

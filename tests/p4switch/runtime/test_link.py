@@ -281,7 +281,7 @@ def test_a_partial_checksum_goes_along(links: Any):
 
 
 def test_a_corrupted_packet_has_its_checksum_first(links: Any):
-    """What the sender's card would have summed up is the packet as it was; and nobody is to sum it up again."""
+    """The sender's card would have summed up the packet as it was; and nobody is to sum it up again."""
     link = links(LinkProperties(corruption=1.0, duplication=1.0, seed=5))
     whole = bytes(ETHERNET / ip(0))
     place = 14 + 20 + 6
@@ -315,7 +315,7 @@ def ip6(ecn: int) -> Any:
 
 
 def crowded(link: CLink, packet: bytes) -> bytes:
-    """What comes of a packet that finds 1,000 bytes waiting."""
+    """Return what comes of a packet that finds 1,000 bytes waiting."""
     link.offer(numbered(0, 1000))
     link.offer(packet)
     link.run_until(link.now + SECOND)

@@ -1,4 +1,4 @@
-"""What an emulated link draws follows the law that its property names: over many packets, and again with the same seed.
+"""The draws of an emulated link follow the law that its property names, over many packets and again by seed.
 
 The seeds are fixed, so each test sees the same packets every time; bounds are four standard deviations.
 """
@@ -38,12 +38,12 @@ def delays(link: CLink) -> Any:
 
 
 def close(count: float, probability: float, of: int = COUNT) -> bool:
-    """Whether so many of so many independent draws are within four standard deviations."""
+    """Return whether a count of independent draws is within four standard deviations."""
     return abs(count - of * probability) <= 4 * sqrt(of * probability * (1 - probability))
 
 
 def uniform(values: Any, high: float) -> bool:
-    """Whether values are uniform in [0, high), after Kolmogorov and Smirnov: one in 10,000 such samples is not."""
+    """Return whether values are uniform in [0, high) (Kolmogorov and Smirnov: one in 10,000 such samples is not)."""
     if values.min() < 0 or values.max() > high + 1e-9:
         return False
     steps = np.arange(1, len(values) + 1) / len(values)
@@ -111,7 +111,7 @@ def test_corruption_is_independent_and_flips_any_bit(links: Any, probability: fl
 
 
 def test_corruption_changes_nothing_else(links: Any) -> None:
-    """Those that are lost and those that come twice are the same with it and without, and so are the times."""
+    """Losses and duplicates are the same with it and without, and so are the times."""
     properties = LinkProperties(loss=0.2, duplication=0.2, displacement=1e-3, seed=1)
     plain, corrupting = (links(replace(properties, corruption=c)) for c in (0.0, 0.5))
     assert [time for time, _ in passed(plain)] == [time for time, _ in passed(corrupting)]
@@ -191,7 +191,7 @@ def test_a_seed_repeats_everything(links: Any) -> None:
 
 @pytest.mark.parametrize(("seed", "stream"), [(8, 0), (7, 1), (7 + 2**32, 0)])
 def test_seeds_and_ports_are_independent(links: Any, seed: int, stream: int) -> None:
-    """Of two links that lose half, one in four packets is lost by both."""
+    """Two links lose half each: one in four packets is lost by both."""
     first, second = (
         {number for _, number in passed(links(LinkProperties(loss=0.5, seed=s), t))}
         for s, t in ((7, 0), (seed, stream))

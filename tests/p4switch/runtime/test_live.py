@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 def run(
     case: str, *configs: Path, user: str = "-r", environment: Mapping[str, str] = os.environ
 ) -> tuple[Any, str]:
-    """What a case saw, and what the switch said on standard error."""
+    """Return what a case saw, and what the switch printed on standard error."""
     script = Path(__file__).with_name("live_session.py")
     command = ["unshare", user, "-n", sys.executable, str(script), case, *map(str, configs)]
     done = subprocess.run(
@@ -191,7 +191,7 @@ def test_a_link_serves_the_higher_priority_first(files: Callable[[str], Path]) -
 
 @pytest.mark.slow
 def test_a_trace_of_packets_that_wait(files: Callable[[str], Path]) -> None:
-    """What happens before the queue and what after it are two traces: the first of 40 packets need not wait."""
+    """The events before the queue and those after it are two traces: the first of 40 packets need not wait."""
     assert session("traced", files("queueing")) == {
         "waits for port 2": 18,
         "out of the queue of port 2 after": 18,

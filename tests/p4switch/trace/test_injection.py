@@ -1,4 +1,4 @@
-"""What the management call Inject refuses.
+"""The requests that the management call Inject refuses.
 
 What it does, a network that is up shows: tests/fanin/verbs/running/test_running.py.
 """

@@ -357,6 +357,7 @@ def test_a_drop_names_its_line(passes: Engine) -> None:
     assert as_text(trace).splitlines()[-1] == f"  => dropped: mark_to_drop  [passes.p4:{drop.source.line}]"
 
 
+@pytest.mark.slow
 def test_a_drop_tells_what_the_packet_has_left_in_registers() -> None:
     cells = [
         {"name": name, "id": at, "size": 2, "bitwidth": 8} for at, name in enumerate(("sum", "seen", "last"))

@@ -19,7 +19,7 @@ PACKET = bytes(20)
 
 
 class Switch:
-    """What serves traces of `engine`, and asks for them."""
+    """A server of traces of `engine`, and its client."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine: Engine | None = engine

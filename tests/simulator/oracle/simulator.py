@@ -609,7 +609,7 @@ class Streaming(Host):
 
     @property
     def _card_alone(self) -> bool:
-        """Whether one connection has data, and nothing else waits."""
+        """Return whether one connection has data, and nothing else waits."""
         return len(self._card_turns) == 1 and not self._card_answers
 
     @property

@@ -26,7 +26,7 @@ KILLED = "the controller has ended with signal SIGKILL\nthe standby takes over"
 
 
 class Reports(list[str]):
-    """What is reported."""
+    """The reports of a standby."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is looked at in real switches, without ports and packets: counters, leases, cells; and what is not there."""
+"""The inspector of real switches, without ports and packets: counters, leases, cells; and what is not there."""
 
 from __future__ import annotations
 

@@ -115,6 +115,7 @@ def test_without_a_look_there_is_an_error() -> None:
     refused.value.close()
 
 
+@pytest.mark.slow
 def test_clients_that_do_not_close_make_room_for_others() -> None:
     """They have their answer: 600 requests whose body never ends, one after the other, and then a scrape."""
 

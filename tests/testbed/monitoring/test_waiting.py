@@ -1,4 +1,4 @@
-"""Who is waited for, by what workers report."""
+"""The ranks that are waited for, by the reports of workers."""
 
 from __future__ import annotations
 

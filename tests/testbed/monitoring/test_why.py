@@ -1,4 +1,4 @@
-"""What a chunk waits for, by the cells of the switches, and who is blamed for it."""
+"""The reason why a chunk waits, by the cells of the switches, and who is blamed for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDS = [
 
 
 def cells(**seen: int | str) -> dict[str, Cells]:
-    """What each switch has of the chunk: bits seen, "done", or nothing of it."""
+    """Return what each switch has of the chunk: bits seen, "done", or nothing of it."""
 
     def held(found: int | str | None) -> Cell:
         if found is None:

@@ -113,7 +113,7 @@ class Pair:
         ]
 
     def do(self, what: Callable[[Worker], Any]) -> Any:
-        """What it returns for both, bytes for arrays, or says instead."""
+        """Return the result of both, bytes for arrays, or the error instead."""
         outcomes = []
         for worker in self.both:
             try:
@@ -185,7 +185,7 @@ def test_whatever_arrives_both_have_the_same_state_and_send_the_same(
 
 
 def results(batch: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """What a switch makes of these for a job of one worker."""
+    """Return what a switch makes of these for a job of one worker."""
     made = batch.copy()
     made[:, 0] |= wire.RESULT << 4
     return made

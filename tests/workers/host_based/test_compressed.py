@@ -38,7 +38,7 @@ def sums_of(
     rounds: int = 1,
     give_up: float = 5.0,
 ) -> list[list[np.ndarray]]:
-    """What each rank gets in each round; the last one written where its vector is, and first here."""
+    """Return what each rank gets in each round; the last one written where its vector is, and first here."""
     addresses = (free_tcp_addresses if transport == "tcp" else free_udp_addresses)(WORKERS)
 
     def member(rank: int) -> TcpAllReduce | UdpAllReduce:

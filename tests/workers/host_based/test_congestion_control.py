@@ -1,4 +1,4 @@
-"""What senders do about congestion marks: DCQCN against its timers one by one, and its packets in time."""
+"""The senders' reaction to congestion marks: DCQCN against its timers one by one, and its packets in time."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Network:
 
     @property
     def finished(self) -> bool:
-        """Whether everything was sent and dealt with."""
+        """Return whether everything was sent and dealt with."""
         idle = not any(self.streams.values())
         return idle and not any(progress.sending or progress.awaiting for progress in self.progress)
 

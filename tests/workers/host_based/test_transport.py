@@ -287,7 +287,7 @@ def test_go_back_n_goes_back_once_for_all_copies_of_a_request() -> None:
 
 
 def after_marks() -> Stream:
-    """By go-back-N, all packets marked: 64 have been acknowledged, and the 16 of a smaller window are on their way."""
+    """Return a go-back-N stream with all packets marked: 64 are acknowledged, 16 of a smaller window in flight."""
     stream = Stream("go-back-n", Faults(marking=1.0), window=64)
     stream.sender.write(message(1000 * PAYLOAD))
     stream.turn()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import TypeVar
 
 import numpy as np
@@ -69,7 +70,11 @@ def test_several_flows_between_two_ranks_carry_one_sum() -> None:
 
 
 def test_what_follows_a_call_that_is_refused_is_not_added_to_it() -> None:
+    # A rank that has seen the difference sends nothing again: what it sent has to find the socket of the other one.
+    both_open = Barrier(2)
+
     def do(collective: UdpAllReduce) -> None:
+        both_open.wait()
         if collective.config.group.rank == 1:
             with pytest.raises(TypeError):
                 collective.all_reduce(np.ones(512))  # type: ignore[arg-type]

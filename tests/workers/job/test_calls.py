@@ -114,7 +114,7 @@ def sum_at_all(comm: Communicator, finished: threading.Barrier) -> None:
 
 
 def end(comm: Communicator, wait: Callable[[Communicator], object]) -> list[str]:
-    """What a call says that others leave alone, and two after it."""
+    """Return the errors of a call that the others leave out, and of two after it."""
     told = []
     for call in (wait, wait, lambda comm: comm.barrier()):
         with pytest.raises(AbortedError) as error:

@@ -90,7 +90,7 @@ def test_children_that_outlive_a_worker_do_not_hide_its_end() -> None:
 def test_who_is_slow_is_named_once_and_the_others_wait(
     what: str, least: int | None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Who is stopped is one that does not come: it is named by who gives up for it."""
+    """A stopped worker does not come: the worker that gives up on it names it."""
     monkeypatch.setattr(calls, "SLOW_SECONDS", 0.3)
     seconds = 6.0
 

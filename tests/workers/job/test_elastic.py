@@ -29,12 +29,12 @@ def init(least: int = 1) -> Communicator:
 
 
 def total(ranks: set[int], call: int) -> int:
-    """What a call of _sums gives if these, by their first ranks, have taken part."""
+    """Return what a call of _sums gives if these, by their first ranks, have taken part."""
     return sum((first + 1) * (call + 1) for first in ranks)
 
 
 def _sums(comm: Communicator, tell: Callable[[Any], None], calls: int) -> None:
-    """By turns in the network and round the ring, in place and not; tells what each gave."""
+    """Sum in turns in the network and round the ring, in place and not, and report what each gave."""
     first = comm.rank
     for call in range(calls):
         x = np.full(3000 if call % 3 else 40, (first + 1) * (call + 1), np.float32)
@@ -90,7 +90,7 @@ def check(told: dict[str, list[Any]], killed: list[str], calls: int) -> None:
 @pytest.mark.few(8)
 @pytest.mark.parametrize("dies_at", [*range(3, 60, 3), 71, 89])
 def test_a_worker_that_dies_at_any_message(dies_at: int) -> None:
-    """Of in-network sums, of rings that connect or are connected, and between them."""
+    """It dies in in-network sums, in rings that connect or are connected, or between them."""
     dying = HOSTS[dies_at % 3]
     told, killed, grants = run(partial(_sums, calls=8), {dying: dies_at})
     check(told, killed, 8)

@@ -54,7 +54,7 @@ def train(comm: Communicator, tell: Callable[[Any], None], joins: int, dies: boo
 
 
 def run(host: str, dies_at: int, again_at: int = 0, refuses: bool = False) -> Any:
-    """What those tell who stay, and who comes once the first worker on `host` has been killed at such a message."""
+    """Return the reports of those who stay, and of who comes after the first worker on `host` died at this message."""
 
     def start(path: Path) -> list[Process]:
         workers = [
@@ -72,7 +72,7 @@ def run(host: str, dies_at: int, again_at: int = 0, refuses: bool = False) -> An
 
 
 def check(stayed: list[list[Any]], new: list[Any]) -> None:
-    """Those who stay have done each step once, alike; who has joined has done those that followed, and no other."""
+    """Check that those who stay did each step once, alike, and who joined did those that followed, and no other."""
     steps = [[each for each in told if each[0] != "joined"] for told in (*stayed, new)]
     assert [each[0] for each in steps[0]] == list(range(1, STEPS + 1)), stayed
     assert steps[0] == steps[1]

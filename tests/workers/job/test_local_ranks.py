@@ -45,7 +45,7 @@ def everywhere(
     ring: bool = True,
     per_host: int = PER_HOST,
 ) -> list[list[Any]]:
-    """What each rank tells in a job of two hosts, by rank."""
+    """Return what each rank reports in a job of two hosts, by rank."""
 
     def start(path: Any) -> list[Process]:
         return [

@@ -1,4 +1,4 @@
-"""What a member makes of the news that another has ended: a switch on the loopback, and a service that says so."""
+"""The reaction of a member when another has ended: a switch on the loopback, and a service that reports it."""
 
 import json
 import os

@@ -31,7 +31,7 @@ WHY = "its lease was revoked"
 
 
 class Service:
-    """What a job service does for a job that loses its lease; one end for each rank."""
+    """The part of a job service for a job that loses its lease; one end for each rank."""
 
     def __init__(self) -> None:
         self.ends = [End(self) for _ in range(N)]

@@ -117,7 +117,7 @@ BY = ["numpy", pytest.param("torch", marks=pytest.mark.torch)]
 
 
 def right(call: Call, places: list[int]) -> Any:
-    """What this call gives where it is at these places of the ranks' scripts."""
+    """Return what this call gives where it is at these places of the ranks' scripts."""
     what, size = call
     xs = np.stack([given_by(rank, at, size) for rank, at in enumerate(places)])
     return {"max": xs.max(axis=0), "allgather": xs, "broadcast": xs[1]}.get(what, xs.sum(axis=0))
@@ -185,7 +185,7 @@ def blamed(programs: list[list[Call]]) -> tuple[int, dict[str, set[int]]]:
 
 
 def blames_one(error: str, culprits: dict[str, set[int]]) -> bool:
-    """Whether an error blames one of them for what it has done."""
+    """Return whether an error blames one of them for what it has done."""
     named = set(map(int, re.findall(_RANK, error)))
     return any(re.match(begins, error) and named & who for begins, who in culprits.items())
 
@@ -292,7 +292,7 @@ def test_without_the_rule_the_scripts_find_a_wrong_sum(monkeypatch: pytest.Monke
 def test_without_the_comparison_of_a_host_s_calls_the_scripts_find_a_wrong_sum(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What one rank gives for a maximum is then added to what the others give for a sum."""
+    """A value that one rank gives for a maximum is then added to what the others give for a sum."""
     monkeypatch.setattr(LocalMember, "_compare", compare_nothing)
     with pytest.raises(AssertionError):
         check([[("sum", 2)] * 2, [("sum", 2), ("max", 2)], [("sum", 2)] * 2], per_host=len(HOSTS))

@@ -32,7 +32,7 @@ TO_HOST = bytes.fromhex("020000000001 020000000002 0800") + b"payload"
 
 @pytest.fixture
 def verdicts(monkeypatch):
-    """What comes of two programs, which stand for what two compilers made, on our switch alone."""
+    """Return the verdicts on two programs, which stand for the output of two compilers, on our switch alone."""
     monkeypatch.setenv("FANIN_BMV2", ELSEWHERE["FANIN_BMV2"])
 
     def verdicts(one, other, entries, packets):

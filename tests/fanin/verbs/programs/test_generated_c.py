@@ -33,7 +33,7 @@ def config() -> bytes:
 
 @pytest.fixture(scope="module")
 def shown(config: bytes) -> dict[str, str]:
-    """What each kind of block is taken from."""
+    """Return the texts that each kind of block is taken from."""
     program = read_program(config)
     [_, second] = trace(config, WORKERS, [update(1), update(2)])
     return {"c": translate(program), "traced": translate(program, traced=True), "text": as_text(second)}

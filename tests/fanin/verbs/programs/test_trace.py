@@ -136,6 +136,7 @@ def test_state_is_kept_from_packet_to_packet(program):
     assert [drop["source"]["fragment"] for drop in drops] == ["mark_to_drop(standard_metadata)"] * 2
 
 
+@pytest.mark.slow
 def test_a_capture_a_filter_and_a_count(program, tmp_path):
     capture = tmp_path / "packets.pcap"
     others = [Ether(PACKET) for _ in range(2)]
@@ -219,6 +220,7 @@ def test_an_entry_of_a_file_that_does_not_fit_is_named_with_its_line(tmp_path):
         entries.encode(made.p4info)
 
 
+@pytest.mark.slow
 def test_a_filter_that_no_packet_meets_is_reported(program, tmp_path):
     done = run(program, "--packet", "00" * 60, "--filter", "port=5")
     assert done.exit_code == 1
@@ -374,7 +376,7 @@ def test_packets_of_a_running_switch(up, fanin):
 
 @pytest.mark.slow
 def test_an_entry_file_has_groups_and_clone_sessions(tmp_path: Path) -> None:
-    """What = 6 of passes.p4: a clone to session 6 and the packet to group 7; the copies form a tree."""
+    """In passes.p4, 6 means a clone to session 6 and the packet to group 7; the copies form a tree."""
     entries = tmp_path / "entries.json"
     entries.write_text(json.dumps({"groups": {"7": [[1, 3], [4, 3]]}, "sessions": {"6": [[5, 2]]}}))
     source = str(Path(__file__).parents[3] / "p4switch" / "stf" / "passes.p4")

@@ -101,7 +101,7 @@ def controller_process(up: Up) -> int:
 
 
 def controller_processes(up: Up) -> list[int]:
-    """Those that are the controller or its standby, which has started later."""
+    """Return the controller and its standby, which has started later."""
     [folder] = up.folder.glob("fanin-run-*")
     found = [
         process
@@ -116,14 +116,14 @@ def controller_processes(up: Up) -> list[int]:
 
 
 def fanin(up: Up, *arguments: str) -> str:
-    """What the command prints."""
+    """Return what the command prints."""
     done = run(*arguments, environment=up.environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def switches_of_the_job(up: Up) -> list[str]:
-    """Of the only one; the root is last."""
+    """Return the switches of the only job; the root is last."""
     [job] = fanin(up, "jobs", "--json").splitlines()
     found: list[str] = json.loads(job)["switches"]
     return found

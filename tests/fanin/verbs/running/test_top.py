@@ -1,4 +1,4 @@
-"""What `fanin top` makes of two looks, and how it ends."""
+"""The output of `fanin top` for two snapshots, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `fanin up` refuses before it builds a network."""
+"""The networks that `fanin up` refuses before it builds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `fanin why` prints of jobs in each state, for people and as JSON."""
+"""The output of `fanin why` for jobs in each state, for people and as JSON."""
 
 from __future__ import annotations
 

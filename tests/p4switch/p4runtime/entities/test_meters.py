@@ -169,7 +169,7 @@ def test_an_indirect_meter_counts_by_color(primary, meters, colors):
 
 @pytest.mark.parametrize("zeros", [{}, ZEROS])
 def test_counters_by_color_are_set_to_zero_and_nothing_else(primary, meters, colors, zeros):
-    """By the direct meter, by its entry, and by an indirect meter; a config that is left out is reset."""
+    """They are set by the direct meter, by its entry, and by an indirect meter; a config that is left out is reset."""
     primary.insert(rate(meters, meter_config=SRTCM))
     writes = (
         (direct, lambda data: direct(rate(meters), config=SRTCM, counter_data=data)),

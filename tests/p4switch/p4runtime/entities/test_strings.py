@@ -29,7 +29,7 @@ def primary(connect, strings):
 
 @pytest.fixture
 def sent(device):
-    """What a packet of that VRF causes."""
+    """Return what a packet of that VRF causes."""
 
     def sent(vrf, port=7):
         return device.pipeline.engine.process(port, bytes([vrf, 0]))
