@@ -22,11 +22,12 @@ _EXIT_FAILURE = 1
 _EXIT_USAGE = 2
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, command: str = "python -m fanin.p4switch") -> int:
     """Run the switch until SIGTERM or SIGINT.
 
     Args:
         argv: The arguments; None uses the process's own.
+        command: What was typed before them, for the help.
 
     Returns:
         The exit status: 0, 1 if the switch cannot start, or 2 for wrong usage.
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Nothing that a start makes is garbage: collections were a third of the time to read a large program.
     gc.disable()
     try:
-        options = parse(sys.argv[1:] if argv is None else argv)
+        options = parse(sys.argv[1:] if argv is None else argv, command)
         _log_to(options)
         _check_ports(options.ports)
         # Imported here because serving needs gRPC, which takes long to load: wrong usage should fail at once.

@@ -69,7 +69,7 @@ def run(options: Options) -> None:
     except (OSError, PortError, TlsError, ToolchainError, OverflowError) as error:
         device.stop()
         raise StartError(str(error)) from None
-    packet_log = _log_packets(device, options) if options.logs_packets else None
+    packet_log = _log_packets(device, options) if options.packet_levels else None
     collect_rarely()
     libc.return_free_memory()  # the JSON of a large program took 8 MB
     ports = ",".join(f"{number}@{interface}" for number, interface in sorted(options.ports.items()))
@@ -154,10 +154,14 @@ def _serve_thrift(device: Device, options: Options) -> ThriftServer:
 
 
 def _log_packets(device: Device, options: Options) -> PacketLog:
-    """Log packets in the words of BMv2's log."""
-    from fanin.p4switch.trace.bmv2_log import PacketLog  # not above: most switches are never traced
+    """Log ports and packets in the words of BMv2's log."""
+    # Imported here because most switches are never traced.
+    from fanin.p4switch.trace.bmv2_log import PacketLog, write_line
 
-    return PacketLog(lambda: device.engine, options.dumped_bytes)
+    if "D" in options.packet_levels:
+        for number, interface in options.ports.items():
+            write_line("D", f"Adding interface {interface} as port {number}")
+    return PacketLog(lambda: device.engine, options.packet_levels, options.dumped_bytes)
 
 
 def _is_loopback(address: str) -> bool:
