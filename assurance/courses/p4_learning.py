@@ -72,9 +72,9 @@ STARTED_WITH = {
     "examples/adv-net/network.py": "python3 network.py default.traffic",
     "examples/multiqueueing/network.py": "P4C_16_INCLUDE_PATH=$PWD python3 network.py",  # for its own v1model.p4
 }
-# What these networks need, and where p4-utils or the kernel has it. No switch changes anything about that.
+# What these networks need, and where p4-utils looks for it.
 NEEDED = {
-    "frrouters": ("MPLS in the kernel", Path("/proc/sys/net/mpls")),
+    "frrouters": ("FRRouting", Path("/usr/local/sbin/zebra")),
     "simple_fast_convergence": ("FRRouting", Path("/usr/local/sbin/zebra")),
     "tofino": ("a Tofino SDE", Path("/home/p4/bf-sde")),
 }
