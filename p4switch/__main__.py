@@ -36,13 +36,13 @@ def main(argv: Sequence[str] | None = None, command: str = "python -m fanin.p4sw
     # Nothing that a start makes is garbage: collections were a third of the time to read a large program.
     gc.disable()
     try:
-        options = parse(sys.argv[1:] if argv is None else argv, command)
-        _log_to(options)
-        _check_ports(options.ports)
-        # Imported here because serving needs gRPC, which takes long to load: wrong usage should fail at once.
-        # GRPC_VERBOSITY keeps gRPC's C core from printing between our messages.
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         with _unused_left_out():
+            options = parse(sys.argv[1:] if argv is None else argv, command)
+            _log_to(options)
+            _check_ports(options.ports)
+            # Imported here because serving needs gRPC, which takes long to load: wrong usage should fail at once.
+            # GRPC_VERBOSITY keeps gRPC's C core from printing between our messages.
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")
             from fanin.p4switch.serving import run
 
         run(options)
