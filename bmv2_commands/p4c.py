@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 Command = Literal["p4c", "p4c-bm2-ss"]
 
 _EXIT_FAILURE = 1
-_V1MODEL = ("v1model", "ss")
+_ARCHITECTURES = ("v1model", "ss", "psa")
+_INCLUDE_PATH = "P4C_16_INCLUDE_PATH"
 _BMV2 = ("bmv2", "bmv2-ss-p4org", "bmv2-v1model-p4org", "bmv2-*-p4org")
 _P4_16 = ("p4-16", "p4_16", "16", "1.2")
 # Options of p4c that change neither the JSON nor the P4Info.
@@ -25,6 +27,14 @@ _UNUSED_FLAGS = (
     "-g",
     "--preprocessor-only-comments",
     "--nocpp",
+    "--parser-inline-opt",
+    "--loopsUnroll",
+    "--doNotEmitIncludes",
+    "--testJson",
+    "--debug",
+    "-v",
+    "-c",
+    "-S",
     "-O",
     "-O0",
     "-O1",
@@ -38,7 +48,7 @@ _UNUSED_VALUES = (
         "-T",
         "--top4",
     ),
-    *("--dump", "--pp", "--toJSON", "--excludeBackendPasses"),
+    *("--dump", "--pp", "--toJSON", "--excludeBackendPasses", "--disable-annotations", "--metrics", "-W"),
 )
 
 
@@ -82,19 +92,21 @@ class _RefusedError(Exception):
 def _parser(command: Command) -> _Parser:
     parser = _Parser(
         prog=command,
-        description="Compile a P4_16 program for v1model to BMv2 JSON and P4Info. This is fanin's compiler with p4c's"
-        " command line.",
+        description="Compile a P4_16 program for v1model or PSA to BMv2 JSON and P4Info. This is fanin's compiler"
+        " with p4c's command line.",
+        epilog=f"The folders in {_INCLUDE_PATH} are searched for #include after those of -I, and before fanin's own"
+        " v1model.p4.",
         allow_abbrev=False,
     )
     parser.add_argument("program", type=Path, metavar="PROGRAM.p4", help="P4_16 source")
-    parser.add_argument("--version", action="version", version=f"{command} (fanin {version('fanin')})")
+    parser.add_argument("-V", "--version", action="version", version=f"{command} (fanin {version('fanin')})")
     parser.add_argument("-b", "--target", default="bmv2", help="bmv2")
-    parser.add_argument("-a", "--arch", default="v1model", help="v1model")
+    parser.add_argument("-a", "--arch", default="v1model", help="v1model or psa")
     parser.add_argument(
         "-x", "--std", "--p4v", default="p4-16", help="the version of the language: p4-16, or 16"
     )
     parser.add_argument(
-        "-o",
+        *("-o", "--output"),
         type=Path,
         dest="output",
         metavar="FILE.json|FOLDER",
@@ -149,8 +161,8 @@ def _check(arguments: argparse.Namespace) -> None:
     """Refuse what our compiler cannot produce."""
     if arguments.target not in _BMV2:
         raise _RefusedError(f"--target {arguments.target}: fanin compiles for bmv2 only")
-    if arguments.arch not in _V1MODEL:
-        raise _RefusedError(f"--arch {arguments.arch}: fanin compiles programs for v1model only")
+    if arguments.arch not in _ARCHITECTURES:
+        raise _RefusedError(f"--arch {arguments.arch}: fanin compiles programs for v1model and psa only")
     if arguments.std not in _P4_16:
         raise _RefusedError(f"--std {arguments.std}: fanin compiles P4_16 only (--std p4-16)")
 
@@ -180,7 +192,8 @@ def _definition(text: str) -> tuple[str, str]:
 
 
 def _folders(arguments: argparse.Namespace) -> list[Path]:
-    return [Path(folder) for folder in arguments.include]
+    further = filter(None, os.environ.get(_INCLUDE_PATH, "").split(os.pathsep))
+    return [Path(folder) for folder in (*arguments.include, *further)]
 
 
 def _files(command: Command, arguments: argparse.Namespace, compiled: Compiled) -> Mapping[Path, bytes]:

@@ -32,7 +32,7 @@ def main(command: Command, argv: Sequence[str] | None = None) -> int:
     with suppress(OSError):  # where the system does not allow it
         libc.set_process_name(command)
     libc.set_command_line([command, *arguments])
-    return run_switch([*link_options(_ports(arguments)), *switch_arguments(command, arguments)])
+    return run_switch([*link_options(_ports(arguments)), *switch_arguments(command, arguments)], command)
 
 
 def _ports(arguments: Sequence[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from types import ModuleType
 
 from fanin.native.text import printable
 from fanin.p4switch.options import Options, StartError, UsageError, parse
@@ -22,11 +23,12 @@ _EXIT_FAILURE = 1
 _EXIT_USAGE = 2
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, command: str = "python -m fanin.p4switch") -> int:
     """Run the switch until SIGTERM or SIGINT.
 
     Args:
         argv: The arguments; None uses the process's own.
+        command: What was typed before them, for the help.
 
     Returns:
         The exit status: 0, 1 if the switch cannot start, or 2 for wrong usage.
@@ -34,13 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Nothing that a start makes is garbage: collections were a third of the time to read a large program.
     gc.disable()
     try:
-        options = parse(sys.argv[1:] if argv is None else argv)
-        _log_to(options)
-        _check_ports(options.ports)
-        # Imported here because serving needs gRPC, which takes long to load: wrong usage should fail at once.
-        # GRPC_VERBOSITY keeps gRPC's C core from printing between our messages.
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-        with _openssl_left_out():
+        with _unused_left_out():
+            options = parse(sys.argv[1:] if argv is None else argv, command)
+            _log_to(options)
+            _check_ports(options.ports)
+            # Imported here because serving needs gRPC, which takes long to load: wrong usage should fail at once.
+            # GRPC_VERBOSITY keeps gRPC's C core from printing between our messages.
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")
             from fanin.p4switch.serving import run
 
         run(options)
@@ -54,16 +56,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _openssl_left_out() -> Iterator[None]:
-    """Let imports do without OpenSSL, which takes 5 MB of memory.
+def _unused_left_out() -> Iterator[None]:
+    """Let imports do without modules that take 8 MB of memory and that the switch never uses.
 
-    hashlib then uses Python's own hashes, where Python was built with them. asyncio, which gRPC imports, has no TLS,
-    and nothing here uses it: gRPC brings its own.
+    - OpenSSL: hashlib then uses Python's own hashes, where Python was built with them, and gRPC brings its own TLS.
+    - asyncio: gRPC only needs it for servers in coroutines, and gets an empty module.
+    - Compression of archives: shutil does without.
     """
     of_its_own = find_spec("_md5") and find_spec("_sha1") and (find_spec("_sha2") or find_spec("_sha256"))
-    unused = ("ssl", "_hashlib") if of_its_own else ()
-    left_out = [name for name in unused if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(left_out))  # type: ignore[arg-type]  # None: importing it fails
+    openssl = ("ssl", "_hashlib") if of_its_own else ()
+    # None: importing it fails
+    instead: dict[str, ModuleType | None] = dict.fromkeys((*openssl, "bz2", "lzma"))
+    instead |= {name: ModuleType(name) for name in ("asyncio", "grpc.aio")}
+    left_out = [name for name in instead if name not in sys.modules]
+    sys.modules.update({name: instead[name] for name in left_out})  # type: ignore[misc]
     try:
         yield
     finally:

@@ -19,6 +19,7 @@ _GRPC_ADDRESS = (
     # simple_switch_grpc listens on all addresses, but whoever can connect may set the program
     "127.0.0.1:9559"
 )
+_JSON_VERSION = "2.23"
 _MAX_PORT = 511  # v1model's ports are bit<9>
 _MAX_PRIORITIES = 8  # v1model's priority is bit<3>
 _LEVELS = {
@@ -29,6 +30,8 @@ _LEVELS = {
     "error": logging.ERROR,
     "off": logging.CRITICAL + 1,
 }
+# The levels of BMv2's lines about packets, by their first letters. At "info", only --dump-packet-data logs something.
+_PACKET_LEVELS = {"trace": "TDIE", "debug": "DIE"}
 _REFUSED = {
     "--use-files": "attach interfaces with -i",
     "--packet-in": "attach interfaces with -i",
@@ -60,6 +63,7 @@ class Options:
 
     `program` is a BMv2 JSON, or None with --no-p4; `ports` maps port numbers to interfaces; `pcap` is a folder or None.
     `grpc_address` is None with --no-grpc. `empty_config` is False with --no-empty-config.
+    `packet_levels` has the first letters of the levels at which packets are logged.
     """
 
     program: Path | None
@@ -78,12 +82,16 @@ class Options:
     pcap: Path | None
     thrift_port: int | None
     notifications_address: str
-    logs_packets: bool
+    packet_levels: str
     dumped_bytes: int
 
 
-def parse(argv: Sequence[str]) -> Options:
+def parse(argv: Sequence[str], command: str = "python -m fanin.p4switch") -> Options:
     """Parse a command line.
+
+    Args:
+        argv: The arguments.
+        command: What was typed before them, for the help.
 
     Raises:
         UsageError: If an option is unknown or invalid, or two exclude each other.
@@ -91,7 +99,7 @@ def parse(argv: Sequence[str]) -> Options:
     general, target = _split(argv)
     _refuse(general, _REFUSED)
     _refuse(target, _REFUSED_TARGET)
-    switch = _switch_parser().parse_args(general)
+    switch = _switch_parser(command).parse_args(general)
     if switch.program is None and switch.pcap is not None and switch.pcap.suffix == ".json":
         # `--pcap PROGRAM.json`: the folder was left out
         switch.program, switch.pcap = switch.pcap, Path()
@@ -118,7 +126,7 @@ def parse(argv: Sequence[str]) -> Options:
         log_file=switch.log_file,
         pcap=switch.pcap,
         thrift_port=switch.thrift_port,
-        logs_packets=bool(logging_wanted) and switch.log_level == "trace",
+        packet_levels=_packet_levels(switch) if logging_wanted else "",
         dumped_bytes=switch.dump_packet_data,
         notifications_address=switch.notifications_addr
         or f"ipc:///tmp/bmv2-{switch.device_id}-notifications.ipc",
@@ -133,6 +141,11 @@ def parse(argv: Sequence[str]) -> Options:
     if options.cpu_port == options.drop_port:
         raise UsageError(f"--cpu-port and --drop-port are both {options.cpu_port}")
     return options
+
+
+def _packet_levels(switch: argparse.Namespace) -> str:
+    dumps = switch.log_level == "info" and switch.dump_packet_data > 0
+    return _PACKET_LEVELS.get(switch.log_level, "I" if dumps else "")
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -214,9 +227,17 @@ class _ArgumentParser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
-def _switch_parser() -> _ArgumentParser:
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version  # not above: it takes memory
+
+        print(f"fanin {version('fanin')}")
+        parser.exit()
+
+
+def _switch_parser(command: str) -> _ArgumentParser:
     parser = _ArgumentParser(
-        prog="python -m fanin.p4switch",
+        prog=command,
         usage="%(prog)s [options] PROGRAM.json|--no-p4 [-- target options]",
         description="A v1model switch with the command line of simple_switch_grpc.",
         epilog=_target_parser().format_help(),
@@ -225,6 +246,13 @@ def _switch_parser() -> _ArgumentParser:
     )
     parser.add_argument(
         "program", nargs="?", type=Path, metavar="PROGRAM.json", help="a program as BMv2 JSON"
+    )
+    parser.add_argument("-v", "--version", nargs=0, action=_Version, help="show fanin's version and exit")
+    parser.add_argument(
+        "--json-version",
+        action="version",
+        version=_JSON_VERSION,
+        help="show the newest version of BMv2's JSON that is supported, and exit",
     )
     parser.add_argument(
         "--no-p4", action="store_true", help="start without a program: a controller will set one"
@@ -276,11 +304,15 @@ def _switch_parser() -> _ArgumentParser:
         type=int,
         default=0,
         metavar="BYTES",
-        help="with -L trace: log so many bytes of each packet that arrives or leaves",
+        help="log so many bytes of each packet that arrives or leaves, at level info",
     )
     parser.add_argument("--log-file", type=Path, metavar="FILE", help="log to a file")
     parser.add_argument(
-        "-L", "--log-level", choices=_LEVELS, default="info", help="default info; trace also logs each packet"
+        "-L",
+        "--log-level",
+        choices=_LEVELS,
+        default="info",
+        help="default info; debug and trace also log each packet",
     )
     parser.add_argument("--log-flush", action="store_true", help="accepted: logs are always flushed")
     _add_unused(parser, _UNUSED)

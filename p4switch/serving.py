@@ -69,7 +69,8 @@ def run(options: Options) -> None:
     except (OSError, PortError, TlsError, ToolchainError, OverflowError) as error:
         device.stop()
         raise StartError(str(error)) from None
-    packet_log = _log_packets(device, options) if options.logs_packets else None
+    thrift_port = thrift.port if thrift else None
+    packet_log = _log_packets(device, options, thrift_port) if options.packet_levels else None
     collect_rarely()
     libc.return_free_memory()  # the JSON of a large program took 8 MB
     ports = ",".join(f"{number}@{interface}" for number, interface in sorted(options.ports.items()))
@@ -153,11 +154,18 @@ def _serve_thrift(device: Device, options: Options) -> ThriftServer:
     return serve_thrift(device, options.device_id, options.thrift_port, options.notifications_address)
 
 
-def _log_packets(device: Device, options: Options) -> PacketLog:
-    """Log packets in the words of BMv2's log."""
-    from fanin.p4switch.trace.bmv2_log import PacketLog  # not above: most switches are never traced
+def _log_packets(device: Device, options: Options, thrift_port: int | None) -> PacketLog:
+    """Log ports, the Thrift port and packets in the words of BMv2's log."""
+    # Imported here because most switches are never traced.
+    from fanin.p4switch.trace.bmv2_log import PacketLog, write_line
 
-    return PacketLog(lambda: device.engine, options.dumped_bytes)
+    if "D" in options.packet_levels:
+        for number, interface in options.ports.items():
+            write_line("D", f"Adding interface {interface} as port {number}")
+    if thrift_port is not None:
+        write_line("I", f"Starting Thrift server on port {thrift_port}")
+        write_line("I", "Thrift server was started")
+    return PacketLog(lambda: device.engine, options.packet_levels, options.dumped_bytes)
 
 
 def _is_loopback(address: str) -> bool:

@@ -69,7 +69,7 @@ def run_inside(course: Path, copied: Path, place: Path, command: str, typed: str
         "TERM": "dumb",
     }
     environment.pop("TMPDIR", None)
-    needed = (course, copied, Path(sys.prefix), Path(__file__).parents[2])
+    needed = (course, copied, Path(sys.prefix), Path(__file__).resolve().parents[2])
     enter = [
         "setpriv",
         "--pdeathsig",

@@ -117,7 +117,7 @@ class StepMaker:
                 where.node = "end"
             case Ingress() | Egress():
                 where.graph, where.node, where.chosen = type(event).__name__.lower(), "", False
-            case Condition(text, _, _, _, source):
+            case Condition(_, text, _, _, _, source):
                 where.chosen = False
                 found = self._branches.get((where.graph, _place(source), source.fragment if source else text))
                 where.node = found or where.node
@@ -158,7 +158,7 @@ class StepMaker:
                 return {"valid": {header: True}, "set": values}
             case Assign(target, value):
                 return {"set": {target: value.text}}
-            case UpdateChecksum(target, value):
+            case UpdateChecksum(_, target, value):
                 return {"set": {target: value.text}}
             case Choice(_, kind, number, chosen, alternatives):
                 return {

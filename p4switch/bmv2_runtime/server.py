@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import socketserver
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
-
-from thrift.protocol.TBinaryProtocol import TBinaryProtocol
-from thrift.Thrift import TException
-from thrift.TMultiplexedProcessor import TMultiplexedProcessor
-from thrift.transport.TSocket import TSocket
-from thrift.transport.TTransport import TBufferedTransport
+from typing import TYPE_CHECKING, Any
 
 from fanin.p4switch.bmv2_runtime.digests import DigestLists
-from fanin.p4switch.bmv2_runtime.interface import (
-    SIMPLE_PRE,
-    SIMPLE_PRE_LAG,
-    SIMPLE_SWITCH,
-    STANDARD,
-    BmConfig,
-)
-from fanin.p4switch.bmv2_runtime.replication import Replication
-from fanin.p4switch.bmv2_runtime.simple_switch import SimpleSwitch
-from fanin.p4switch.bmv2_runtime.standard import Standard
-from fanin.p4switch.bmv2_runtime.types import Processor, Service
 from fanin.p4switch.p4runtime.device import Device
 
-_LONGEST_TEXT = 256 << 20  # bytes: a program as JSON
-_LONGEST_LIST = 1 << 24
-_MOST_CONNECTIONS = 64
+if TYPE_CHECKING:
+    from fanin.p4switch.bmv2_runtime.connection import Services
 
-_log = logging.getLogger(__name__)
+_MOST_CONNECTIONS = 64
 
 
 class ThriftServer(socketserver.ThreadingTCPServer):
-    """Server of several services, with a thread for each connection.
+    """Server of BMv2's services, with a thread for each connection.
 
     When a client connects and `_MOST_CONNECTIONS` are open, the one whose last request is the longest ago is closed.
 
     Args:
         address: The address to listen on. Port 0 is any free port.
-        handlers: The object that carries out the methods of each service.
-        lock: Held while a method runs.
+        load: Makes the services for the port it listens on. It is called when the first client connects.
 
     Raises:
         OSError: If the address cannot be bound.
@@ -55,12 +35,10 @@ class ThriftServer(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     request_queue_size = _MOST_CONNECTIONS
 
-    def __init__(
-        self, address: tuple[str, int], handlers: Mapping[Service, object], lock: threading.Lock
-    ) -> None:
-        self.processor = TMultiplexedProcessor()
-        for service, handler in handlers.items():
-            self.processor.registerProcessor(service.name, Processor(service, handler, lock))
+    def __init__(self, address: tuple[str, int], load: Callable[[int], Services]) -> None:
+        self._load = load
+        self._services: Services | None = None
+        self._loading = threading.Lock()
         self.at_end: Callable[[], None] = lambda: None
         # The open connections, the one that was used last at the end.
         self._connections: dict[socket.socket, None] = {}
@@ -72,6 +50,14 @@ class ThriftServer(socketserver.ThreadingTCPServer):
     def port(self) -> int:
         """Return the port it listens on."""
         return int(self.server_address[1])
+
+    @property
+    def services(self) -> Services:
+        """Return the services. They are loaded for the first client, since many switches never have one."""
+        with self._loading:
+            if self._services is None:
+                self._services = self._load(self.port)
+            return self._services
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection, and close the one that was not used for longest if there are too many."""
@@ -110,20 +96,8 @@ class _Connection(socketserver.BaseRequestHandler):
     server: ThriftServer
 
     def handle(self) -> None:
-        """Serve requests until the client closes the connection or sends something that is none."""
-        transport = TSocket()
-        transport.setHandle(self.request)
-        protocol: Any = TBinaryProtocol(
-            TBufferedTransport(transport),
-            string_length_limit=_LONGEST_TEXT,
-            container_length_limit=_LONGEST_LIST,
-        )
-        try:
-            while True:
-                self.server.processor.process(protocol, protocol)
-                self.server.use(self.request)
-        except (TException, OSError, EOFError) as error:
-            _log.debug("a Thrift connection ended: %s", error)
+        """Serve requests until the connection ends."""
+        self.server.services.serve(self.request, lambda: self.server.use(self.request))
 
 
 def serve_thrift(
@@ -142,19 +116,16 @@ def serve_thrift(
         OSError: If the address or that of notifications cannot be used.
     """
     digests = DigestLists(notifications, device_id)
-    replication = Replication(device)
-    info = BmConfig(device_id, port, notifications)
-    handlers = {
-        STANDARD: Standard(device, info, replication, digests),
-        SIMPLE_PRE: replication,
-        SIMPLE_PRE_LAG: replication,
-        SIMPLE_SWITCH: SimpleSwitch(device, replication),
-    }
+
+    def load(bound: int) -> Services:
+        from fanin.p4switch.bmv2_runtime.connection import Services  # not above: it takes 2 MB
+
+        return Services(device, device_id, bound, notifications, digests)
+
     try:
-        server = ThriftServer((host, port), handlers, device.lock)
+        server = ThriftServer((host, port), load)
     except OSError as error:
         raise OSError(f"cannot listen on Thrift port {port}: {error.strerror}") from None
-    info.thrift_port = server.port
     if device.engine is not None:
         digests.follow(device.engine)
     server.at_end = digests.stop

@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from thrift.protocol.TBase import TBase, TExceptionBase
@@ -97,13 +96,36 @@ class ThriftError(Struct, TExceptionBase):  # type: ignore[misc]
         return repr(self)
 
 
-@dataclass(frozen=True, slots=True)
 class Method:
-    """Method of a service: the structs of its arguments and of its answer."""
+    """Method of a service, with the structs of its arguments and of its answer.
 
-    name: str
-    arguments: type[Struct]
-    answer: type[Struct]
+    The structs are made when they are first used: a client uses few methods, and the structs of all take 0.7 MB.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        result: ThriftType | None,
+        arguments: Mapping[str, ThriftType],
+        error: type[ThriftError] | None,
+    ) -> None:
+        self.name = name
+        self._result = result
+        self._arguments = arguments
+        self._error = error
+
+    @cached_property
+    def arguments(self) -> type[Struct]:
+        """Return the struct of the arguments."""
+        return type(f"{self.name}_args", (Struct,), {"fields": self._arguments})
+
+    @cached_property
+    def answer(self) -> type[Struct]:
+        """Return the struct of the answer: `success`, and `ouch` if the method declares an error."""
+        fields: dict[str, ThriftType] = {"success": self._result or BOOL}
+        if self._error is not None:
+            fields["ouch"] = self._error.as_type()
+        return type(f"{self.name}_result", (Struct,), {"fields": fields, "first": 0})
 
 
 class Service:
@@ -125,25 +147,9 @@ class Service:
         self.methods: dict[str, Method] = {}
         for method, (result, arguments) in methods.items():
             by_prefix = (other for prefix, other in (errors or {}).items() if method.startswith(prefix))
-            self._add(method, result, arguments, next(by_prefix, error))
+            self.methods[method] = Method(method, result, arguments, next(by_prefix, error))
         for method, (result, arguments) in (without_error or {}).items():
-            self._add(method, result, arguments, None)
-
-    def _add(
-        self,
-        name: str,
-        result: ThriftType | None,
-        arguments: Mapping[str, ThriftType],
-        error: type[ThriftError] | None,
-    ) -> None:
-        answer: dict[str, ThriftType] = {"success": result or BOOL}
-        if error is not None:
-            answer["ouch"] = error.as_type()
-        self.methods[name] = Method(
-            name,
-            type(f"{name}_args", (Struct,), {"fields": dict(arguments)}),
-            type(f"{name}_result", (Struct,), {"fields": answer, "first": 0}),
-        )
+            self.methods[method] = Method(method, result, arguments, None)
 
 
 class Client:

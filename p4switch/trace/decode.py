@@ -125,7 +125,7 @@ class Decoder:
         if field is not None and field.header and self.program.field_type(field).signed:
             number -= (number >> (width - 1)) << width
         constant = self.constants.get(field, {}).get(number, "") if field is not None else ""
-        return NamedValue(name, number, number_text(self.program, field, width, number), constant)
+        return NamedValue(name, number, number_text(self.program, field, width, number), constant, width)
 
 
 _Decode = Callable[["PacketDecoder", int, tuple[int, ...]], None]
@@ -269,10 +269,10 @@ class PacketDecoder:
 
     @_decodes(RecordKind.UPDATED)
     def _on_updated(self, number: int, words: tuple[int, ...]) -> None:
-        target = self.program.checksums[number].target
-        name = self._text(target)
-        value = self.of.value(name, self._kind(target), words[0], target)
-        self.events.append(UpdateChecksum(name, value))
+        checksum = self.program.checksums[number]
+        name = self._text(checksum.target)
+        value = self.of.value(name, self._kind(checksum.target), words[0], checksum.target)
+        self.events.append(UpdateChecksum(checksum.name, name, value))
 
     # The pipelines
 
@@ -294,7 +294,7 @@ class PacketDecoder:
         there = [place >= MOST_VALID or bool(words[1] >> place & 1) for place in range(len(fields))]
         invalid = dict.fromkeys(f.header for f, valid in zip(fields, there, strict=True) if not valid)
         known = tuple(value for value, valid in zip(values, there, strict=True) if valid)
-        self.events.append(Condition(text, bool(words[0]), known, [*invalid], branch.source))
+        self.events.append(Condition(branch.name, text, bool(words[0]), known, [*invalid], branch.source))
 
     @_decodes(RecordKind.TABLE)
     def _on_table(self, number: int, words: tuple[int, ...]) -> None:

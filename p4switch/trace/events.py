@@ -11,12 +11,16 @@ from fanin.p4switch.bmv2json.program import Source
 
 @dataclass(frozen=True, slots=True)
 class NamedValue:
-    """Number with the name of its field, its text (10.1.0.1, 0x0800), and the name of a constant in the source."""
+    """Number with the name of its field, its text (10.1.0.1, 0x0800), and the name of a constant in the source.
+
+    `width` is that of the field, in bits.
+    """
 
     name: str
     number: int
     text: str
     constant: str = ""
+    width: int = 0
 
     def __str__(self) -> str:
         return f"{self.text} {self.constant}".rstrip()
@@ -76,6 +80,7 @@ class VerifyChecksum:
 class UpdateChecksum:
     """Checksum that was computed before the packet leaves: the field and its new value."""
 
+    name: str
     target: str
     value: NamedValue
 
@@ -98,8 +103,12 @@ class Egress:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Condition of an if, with its outcome, the values that led to it, and the headers in it that are not valid."""
+    """Condition of an if, with its outcome, the values that led to it, and the headers in it that are not valid.
 
+    `node` is its name in the JSON.
+    """
+
+    node: str
     text: str
     outcome: bool
     values: NamedValues

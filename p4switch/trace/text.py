@@ -104,14 +104,14 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
         case VerifyChecksum(_, correct, target, value, computed):
             said = "correct" if correct else f"wrong, it should be {computed}"
             yield section, f"checksum verified: {target} = {value}: {said}"
-        case UpdateChecksum(target, value):
+        case UpdateChecksum(_, target, value):
             yield section, f"checksum computed: {target} = {value}"
         case Ingress(instance):
             yield section, "ingress" if instance == "normal" else f"ingress ({instance})"
         case Egress(port, replica, instance):
             said = f", replica {replica}" if replica else ""
             yield section, f"egress to port {port}{said}" + ("" if instance == "normal" else f" ({instance})")
-        case Condition(text, outcome, values, invalid, source):
+        case Condition(_, text, outcome, values, invalid, source):
             reasons = [_values_text(values)] if values else []
             reasons += [f"{header} is not valid" for header in invalid]
             said = f" ({', '.join(reasons)})" if reasons else ""

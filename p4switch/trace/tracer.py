@@ -29,6 +29,7 @@ class Tracer:
     """
 
     def __init__(self, engine: Engine, conditions: list[TraceCondition]) -> None:
+        self.program = engine.program
         self._base = engine.base
         self._lock = engine.lock
         self._library = engine.load_traced()
@@ -39,7 +40,7 @@ class Tracer:
             if table.profile is not None
         }
         ports = engine.port_statistics().keys() or None
-        self._decoder = Decoder(engine.program, self._entry, self._choices, ports)
+        self._decoder = Decoder(self.program, self.find_entry, self._choices, ports)
         self._entries: dict[str, dict[int, Entry]] = {}
         self.lost = 0
         traced = ctypes.addressof(c_void_p.in_dll(self._library, "program_traced"))
@@ -63,7 +64,7 @@ class Tracer:
         with self._lock:
             _runtime().switch_untrace(self._base)
 
-    def _entry(self, table: str, index: int) -> Entry | None:
+    def find_entry(self, table: str, index: int) -> Entry | None:
         """Return the entry at that index now, or None."""
         if table not in self._entries:
             self._entries[table] = self._tables[table].places()
@@ -71,7 +72,7 @@ class Tracer:
 
     def _choices(self, table: str, index: int | None) -> Choices | None:
         """Return what an entry or the default entry of a table with an action profile chooses from now."""
-        entry = None if index is None else self._entry(table, index)
+        entry = None if index is None else self.find_entry(table, index)
         action = self._tables[table].default() if index is None else entry and entry.action
         profile = self._profiles[table]
         match action:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from finsy.proto import p4i
 from google.protobuf import json_format, text_format
 
 from fanin.bmv2_commands.p4c import main
+from fanin.p4compiler.compile import INCLUDE
 
 PROGRAM = """
 #include <v1model.p4>
@@ -73,6 +75,25 @@ def test_the_json_is_where_scripts_expect_it(line, written):
     assert "pipelines" in json.loads(Path(written).read_text())
 
 
+def test_programs_for_psa_are_compiled():
+    shutil.copy(Path(__file__).parents[1] / "p4compiler/psa/psa.p4", "prog.p4")
+    assert main("p4c", ["--target", "bmv2", "--arch", "psa", "prog.p4"]) == 0
+    assert Path("prog.json").exists()
+
+
+def test_a_v1model_of_one_s_own_can_replace_the_compiler_s(monkeypatch):
+    own = (INCLUDE / "v1model.p4").read_text()
+    field = '@alias("queueing_metadata.qid") bit<5> qid;'
+    Path("own").mkdir()
+    Path("own/v1model.p4").write_text(
+        own.replace("struct standard_metadata_t {", f"struct standard_metadata_t {{ {field}")
+    )
+    Path("prog.p4").write_text(PROGRAM.replace("BODY", "hdr.h.f = (bit<8>) s.qid;"))
+    assert main("p4c", ["prog.p4"]) == 1
+    monkeypatch.setenv("P4C_16_INCLUDE_PATH", "own")
+    assert main("p4c", ["prog.p4"]) == 0
+
+
 def test_p4info_files_have_the_format_that_their_names_say():
     assert main("p4c", ["--p4runtime-files", "a.txt,a.json,a.bin", "prog.p4"]) == 0
     text = text_format.Parse(Path("a.txt").read_text(), p4i.P4Info())
@@ -116,7 +137,7 @@ def test_warnings_are_printed_and_can_be_omitted_or_refused(capsys):
     ("line", "why"),
     [
         ("--target dpdk prog.p4", "--target dpdk: fanin compiles for bmv2 only"),
-        ("--arch psa prog.p4", "--arch psa: fanin compiles programs for v1model only"),
+        ("--arch pna prog.p4", "--arch pna: fanin compiles programs for v1model and psa only"),
         ("--std p4-14 prog.p4", "--std p4-14: fanin compiles P4_16 only"),
         ("nowhere.p4", "nowhere.p4: No such file or directory"),
         ("-o prog.p4/x prog.p4", "prog.p4/x: Not a directory"),

@@ -83,6 +83,7 @@ EXEMPT = {
             "sudo python3 network-all-ports.py",
             "sudo apt-get install frr",
             "sudo ln -s /usr/lib/frr/*d /usr/lib/frr/zebra /usr/local/sbin/",
+            "sudo usermod -aG frrvty root",
             "python -m fanin.assurance.courses.p4_learning ~/p4-learning ~/p4-course",
             "python -m fanin.assurance.courses.programs ~/checkouts/* -D BMV2 --p4c",
             "python -m tests.p4switch.p4runtime.recorded -I ~/sonic-pins "

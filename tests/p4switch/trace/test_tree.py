@@ -102,7 +102,7 @@ def forward(port: int) -> ActionCall:
 
 
 def path(member: int | None, port: int, weight: int = 1) -> Alternative:
-    return Alternative(member, weight, "Receive.forward", (NamedValue("port", port, str(port)),))
+    return Alternative(member, weight, "Receive.forward", (NamedValue("port", port, str(port), width=9),))
 
 
 def choices(switch: Engine, source: int) -> list[Choice]:
