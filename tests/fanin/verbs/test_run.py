@@ -489,6 +489,21 @@ def test_a_dry_run_says_what_is_left_and_runs_nothing(scenario: str, tmp_path: P
     )
 
 
+@pytest.mark.live
+def test_a_dry_run_on_a_switch_that_is_not_there_says_how_to_get_it(fanin: Fanin, tmp_path: Path) -> None:
+    path = tmp_path / "live.toml"
+    path.write_text(LIVE.replace('rate = "100 Mb/s"', ""))
+    done = fanin(
+        "sweep", str(path), "--set", "switch=bmv2", "--dry-run", FANIN_BMV2="/nowhere/simple_switch_grpc"
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "fanin sweep: BMv2 is not installed: there is no command /nowhere/simple_switch_grpc"
+    )
+    assert "https://github.com/p4lang/behavioral-model" in done.stderr
+    assert "Nothing has been run" not in done.stdout
+
+
 def test_a_rerun_gives_the_same_from_the_rows_alone(scenario: str, tmp_path: Path) -> None:
     assert invoke("run", scenario, "--set", "loss=0.05", "--results", tmp_path)[0] == 0
     first, second = read_rows(tmp_path)
