@@ -148,7 +148,11 @@ class Settings(Table):
         ),
     ] = 1
     collective: Annotated[
-        Operation, Field(description="virtual: the collective operation; all but all-reduce need a ring")
+        Operation,
+        Field(
+            description="virtual: the collective operation; all but all-reduce need a ring, or in the network fanin's "
+            "own protocol"
+        ),
     ] = "all-reduce"
     transport: Annotated[
         Transport | None,
@@ -664,8 +668,7 @@ class Settings(Table):
                 yield "traffic.load: is a share of the hosts' links, which have no rate; set the topology's rate"
         yield from self._not_parallel()
         if self.collective != "all-reduce":
-            if self.algorithm != "ring":
-                yield f"collective: {self.collective!r} goes from host to host; set algorithm = 'ring'"
+            yield from self._no_exchange()
             if self.step:
                 yield f"collective: {self.collective!r} cannot be combined with step; leave out one of them"
         if self.collective == "all-to-all" and self.elements and self.elements % len(self.members):
@@ -674,6 +677,21 @@ class Settings(Table):
             rates = {self.network.links_of(host.name)[0].rate_bits_per_second for host in self.network.hosts}
             if None in rates:
                 yield "congestion.control: DCQCN starts at the rate of a host's link; set the topology's rate"
+
+    def _no_exchange(self) -> Iterator[str]:
+        """Yield why an operation other than all-reduce cannot be carried out."""
+        if self.algorithm not in ("ring", "in-network"):
+            yield f"collective: {self.collective!r} needs algorithm = 'ring' or 'in-network'"
+        if self.algorithm != "in-network":
+            return
+        if self.collective == "all-to-all":
+            yield "collective: 'all-to-all' goes from host to host; set algorithm = 'ring'"
+        if not self.implementation.ours or self.worker is not None:
+            yield f"collective: only fanin's own protocol and worker do {self.collective!r}; set algorithm = 'ring'"
+        if self.trees > 1:
+            yield f"trees: {self.collective!r} has one tree; leave it out"
+        if self.faults:
+            yield f"faults: cannot be combined with {self.collective!r} in the network; set algorithm = 'ring'"
 
     def _not_over_circuits(self) -> Iterator[str]:
         if len(self.network.switches) > 1:

@@ -46,6 +46,7 @@ def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
         {"algorithm": "ring", "placement": "spread"},
         {"algorithm": "ring", "compression": {"kind": "8-bit"}},
         *({"algorithm": "ring", "collective": one} for one in ("all-gather", "broadcast", "all-to-all")),
+        {"algorithm": "in-network", "collective": "reduce-scatter"},
         {"algorithm": "parameter-server"},
         {"algorithm": "halving-doubling", "repetitions": 2},
         {"algorithm": "ring", "parallelism": CUT},
