@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import nan
 
+import numpy as np
+
+from fanin.controller.routes import Routes
 from fanin.experiments.models.packets import full_frame, full_payload
 from fanin.experiments.models.paths import Paths
 from fanin.experiments.models.prediction import predicted_seconds
@@ -13,17 +16,61 @@ from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.targets import target
+from fanin.experiments.virtual.traffic import requests
 
 # Packets carried over a link in a second, on a machine that has not finished any point yet.
-HOPS_PER_SECOND = 150_000.0
+HOPS_PER_SECOND = 200_000.0
 VIRTUAL_START, LIVE_START = 1.0, 5.0  # seconds that a point takes in addition
+# How many times as long a hop takes if each packet wakes a host, which is Python, by itself. Measured: 50,000 to 90,000
+# hops in a second of processor time, and 300,000 to 600,000 where hosts receive many packets at a time.
+_AWAKENED = 5.0
+UNCERTAINTY = (
+    3.0  # factor by which elapsed times may differ from estimates, on a machine that does nothing else
+)
+
+_PAIRS = 64  # pairs of hosts by which the distance of two hosts is estimated
 
 
 def hops_per_second(finished: Iterable[Row]) -> float:
-    """Return how many packet hops this machine simulates in a second, from rows of finished virtual points."""
+    """Return how many packet hops this machine simulates in a second, from rows of finished virtual points.
+
+    Hops between hosts in Python count as several.
+    """
     rows = [row for row in finished if row["error"] is None and row.get("packet_hops")]
     seconds = sum(max(row["run_seconds"] - VIRTUAL_START, 0.1 * row["run_seconds"]) for row in rows)
-    return sum(row["packet_hops"] for row in rows) / seconds if rows else HOPS_PER_SECOND
+    hops = sum(row["packet_hops"] * effort(Settings.model_validate_json(row["settings"])) for row in rows)
+    return hops / seconds if rows else HOPS_PER_SECOND
+
+
+def effort(settings: Settings) -> float:
+    """Return the time that a hop of a virtual point takes, in multiples of one whose packets arrive many at a time.
+
+    TCP, servers, and the computing of a training are Python.
+    """
+    slow = "tcp" in (settings.transport, settings.traffic_transport) or settings.training is not None
+    if slow or settings.serving is not None or settings.servers:
+        return _AWAKENED
+    if settings.algorithm == "in-network" and not settings.between_hosts and _in_c(settings):
+        return 1.0
+    alone = _per_packet(settings)
+    return 1 + (_AWAKENED - 1) * 2 * alone / (1 + alone)
+
+
+def _in_c(settings: Settings) -> bool:
+    """Return whether workers in the network are C."""
+    return settings.implementation.ours and settings.collective == "all-reduce"
+
+
+def _per_packet(settings: Settings) -> float:
+    """Return how many acknowledgements a packet between hosts has on average, and how often it wakes its host.
+
+    A host notices, and acknowledges, all packets together that arrive within `coalescing`.
+    """
+    rate = settings.host_link.rate_bits_per_second
+    if rate is None:
+        return 0.0
+    apart = 8 * full_frame(settings) / rate
+    return min(1.0, apart / settings.coalescing) if settings.coalescing else 1.0
 
 
 def point_seconds(settings: Settings, speed: float) -> float:
@@ -34,7 +81,7 @@ def point_seconds(settings: Settings, speed: float) -> float:
         speed: Packet hops in a second, from hops_per_second().
     """
     if settings.world == "virtual":
-        return VIRTUAL_START + packet_hops(settings) / speed
+        return VIRTUAL_START + packet_hops(settings) * effort(settings) / speed
     if settings.size is None:
         return nan
     window = target(settings.switch).pace_of(settings).window
@@ -43,7 +90,86 @@ def point_seconds(settings: Settings, speed: float) -> float:
 
 
 def packet_hops(settings: Settings) -> float:
-    """Return the number of packets that cross all links of a virtual point when none is lost."""
+    """Return the number of packets that cross all links of a virtual point, whose lost packets are sent again once."""
+    lost = np.mean([link.properties.mean_loss for link in settings.network.links])
+    return (_packet_hops(settings) + sum(_other_hops(settings))) * (1 + 2 * float(lost))
+
+
+def _other_hops(settings: Settings) -> Iterator[float]:
+    """Yield the packet hops of what a point has next to the calls of its job."""
+    if settings.traffic is not None:
+        sizes = [flow.size for request in requests(settings) for flow in request]
+        yield _message_hops(settings, sizes)
+    if (other := settings.other_job) is not None and other.repetitions:
+        hosts = settings.bystanders
+        part = len(hosts) // other.jobs
+        alone = {"other_job": None, "traffic": None, "step": None, "storage": None}
+        like = {
+            "algorithm": other.algorithm,
+            "size": other.size,
+            "repetitions": other.repetitions,
+            "workers": part,
+        }
+        for job in range(other.jobs):
+            own = {"hosts": hosts[job * part : (job + 1) * part]}
+            yield _packet_hops(settings.model_copy(update=alone | like | own))
+    if (storage := settings.storage) is not None:
+        reads = [storage.batch] * settings.repetitions if storage.batch else []
+        writes = [storage.checkpoint] * (settings.repetitions // storage.every) if storage.checkpoint else []
+        yield len(settings.members) * _message_hops(settings, [*reads, *writes])
+
+
+def _message_hops(settings: Settings, sizes: Sequence[float]) -> float:
+    """Return the packet hops of messages of these bytes between two hosts that are drawn."""
+    packets = np.ceil(np.array(sizes) / settings.payload)
+    acknowledged = np.maximum(packets * _per_packet(settings), 1)  # at least the last one
+    return float(np.sum(packets + acknowledged)) * _distance(settings)
+
+
+def _distance(settings: Settings) -> float:
+    """Return the mean number of links between two hosts."""
+    network, routes = settings.network, Routes(settings.network)
+    hosts = [host.leaf for host in network.hosts]
+    draw = np.random.default_rng(0)
+    found = []
+    for _ in range(_PAIRS):
+        here, there = (hosts[one] for one in draw.choice(len(hosts), 2, replace=False))
+        links = 2
+        while here != there:
+            here, links = routes.next_hops(here, there)[0], links + 1
+        found.append(links)
+    return float(np.mean(found))
+
+
+def _call_hops(settings: Settings) -> float | None:
+    """Return the packet hops of a point whose calls are those of a table or a trace; None if it sums vectors."""
+    if (serving := settings.serving) is not None:
+        asked = serving.duration * serving.requests_per_second(len(settings.members)) * serving.fan_out
+        greetings = serving.handshakes if serving.connections == "new" else 0
+        sizes = [serving.request, serving.answer, *[1] * greetings]
+        return asked * _message_hops(settings, sizes)
+    if (arrivals := settings.arrivals) is not None:
+        return sum(
+            _packet_hops(
+                settings.model_copy(
+                    update={
+                        "arrivals": None,
+                        "algorithm": job.algorithm or settings.algorithm,
+                        "size": job.size,
+                        "repetitions": job.rounds,
+                        "hosts": settings.members[: job.workers],
+                    }
+                )
+            )
+            for job in arrivals.jobs
+        )
+    return None
+
+
+def _packet_hops(settings: Settings) -> float:
+    """Return the packet hops of a point's own job."""
+    if (hops := _call_hops(settings)) is not None:
+        return hops
     settings = settings.as_vectors
     assert settings.size is not None
     workers, cut = len(settings.members), settings.parallelism
@@ -55,15 +181,17 @@ def packet_hops(settings: Settings) -> float:
     paths = Paths(settings, full_frame(settings))
     activations = _activation_hops(settings, cut) if cut else 0.0
     if settings.algorithm == "in-network":
-        packets += min(virtual_window(settings), packets)
-        gradients = 2.0 * packets * paths.tree_links if copies > 1 else 0.0
-        return (gradients + activations) * settings.repetitions
-    # In an all-reduce each worker sends its vector twice, in other operations once, without its own part. There are few
-    # acknowledgements.
+        # Ahead of the values, in each sum or only in the first, whose exponents the others expect (scaling.py).
+        ahead = min(virtual_window(settings), packets) if settings.implementation.ours else 0
+        sums = packets * settings.repetitions + ahead * (1 if ahead == packets else settings.repetitions)
+        gradients = 2.0 * sums * paths.tree_links if copies > 1 else 0.0
+        return gradients + activations * settings.repetitions
+    # In an all-reduce each worker sends its vector twice, in other operations once, without its own part.
     times = 2 if settings.collective == "all-reduce" else 1
     gathered = settings.compression.gathered(size, workers)
     whole = times * packets if gathered is None else gathered / full_payload(settings)
     sent = (copies - 1) / copies * whole
+    sent *= 1 + _per_packet(settings)
     return (sent * workers * paths.mean_links + activations) * settings.repetitions
 
 
@@ -72,7 +200,8 @@ def _activation_hops(settings: Settings, cut: Parallelism) -> float:
 
     Each send takes a few packets and is acknowledged.
     """
-    packets = 1 + -(-(cut.activations or 0) // settings.payload)
+    packets: float = -(-(cut.activations or 0) // settings.payload)
+    packets += max(1.0, packets * _per_packet(settings))
     sends = 2 * (cut.pipeline * cut.chunks - 1) * cut.tensor
     all_reduces = 2 * cut.pipeline * cut.chunks * cut.tensor_calls * 2 * (cut.tensor - 1)
     neighbours = Paths(settings.model_copy(update={"algorithm": "ring"}), full_frame(settings))

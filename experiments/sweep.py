@@ -177,7 +177,7 @@ def too_large(settings: Settings) -> str | None:
         return None
     settings, each = _vector(settings)
     workers, sums = len(settings.members), settings.repetitions
-    least, there = each * sums * workers, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    least, there = each * sums * workers, _memory()
     if least <= there:
         return None
     size, needed, memory = (quantity_text(amount, BYTES) for amount in (each, least, round(there, -8)))
@@ -187,6 +187,23 @@ def too_large(settings: Settings) -> str | None:
         f"{memory}; divide size and all times of computing by the same number, such as 1,000 "
         "(workload.scale = 0.001 for a published model), or use fewer workers or repetitions"
     )
+
+
+def tight(settings: Settings) -> str | None:
+    """Return a warning for a virtual point that may need more memory than this machine has, though its vectors fit."""
+    needed, there = memory_of(settings), _memory()
+    if needed <= there:
+        return None
+    size, memory = (quantity_text(round(amount, -8), BYTES) for amount in (needed, there))
+    return (
+        f"a point may need {size}, and this machine has {memory}: it may swap, or be ended by the kernel; divide size "
+        "and all times of computing by the same number, or use fewer workers or repetitions"
+    )
+
+
+def _memory() -> int:
+    """Return the bytes of this machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _vector(settings: Settings) -> tuple[Settings, int]:

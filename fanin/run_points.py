@@ -138,7 +138,7 @@ def measure(
     from fanin.experiments.dask_scheduler import SchedulerError
     from fanin.experiments.results.files import Journal, write_results
     from fanin.experiments.scenario.tools import ToolError
-    from fanin.experiments.sweep import run_points, too_large
+    from fanin.experiments.sweep import run_points, tight, too_large
     from fanin.native.python_file import PythonFileError
     from fanin.p4compiler import CompileError
     from fanin.progress import PointsProgress
@@ -146,6 +146,8 @@ def measure(
     if scheduler is None:
         for text in filter(None, (too_large(point) for point in work.points if point.world == "virtual")):
             raise failure(verb, text, 2)
+        if texts := [text for point in work.points if point.world == "virtual" and (text := tight(point))]:
+            complain(verb, f"warning: {texts[0]}")
     journal = Journal(work.folder)
     if afresh:
         journal.clear()

@@ -49,6 +49,7 @@ from fanin.simulator.tables import install, remove
 from fanin.topologies.model import Host, Topology
 from fanin.workers import wire
 from fanin.workers.collective import Algorithm
+from fanin.workers.collective_worker import CollectiveWorker
 from fanin.workers.host_based.engine import fastest
 from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
@@ -617,7 +618,13 @@ class Job:
         lease = granted.lease_of(self.members[rank], spec.values)
         if spec.counted:  # may be fewer than there are, so the rank is taken modulo this number
             lease = replace(lease, workers=spec.counted, rank=rank % spec.counted)
-        worker = self._make_worker(lease, spec.recovery)
+        operations = [call for call in spec.calls if isinstance(call, str)]
+        exchanges = any(operation != "all-reduce" for operation in operations)
+        worker = (
+            CollectiveWorker(lease, spec.recovery, operations)
+            if exchanges
+            else self._make_worker(lease, spec.recovery)
+        )
         if spec.counted:
             assert isinstance(worker, Worker)  # not a user's worker
             _keep_quiet(worker)

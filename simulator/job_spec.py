@@ -58,7 +58,7 @@ class JobSpec:
         ring_recovery: Timers of that ring. None takes `recovery`.
         elastic: Whether the job can continue without some of its workers (Job.regroup).
         congestion_control: Congestion control between hosts.
-        calls: What the calls of a worker do in turn, between hosts.
+        calls: What the calls of a worker do in turn. In the network, only fanin's own worker does more than sum.
         payload: Between hosts, bytes of a vector in a full packet.
         priority: Priority of its packets, 0 to 7, where links have queues for each.
         on_call: Whether its stations wait until WorkerStation.called grows.

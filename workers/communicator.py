@@ -1,7 +1,7 @@
 """The collective operations of one worker in a job, under the names of MPI and torch.distributed.
 
-Sums of float32, float16 and integers, broadcasts and barriers go through the switches. Operations that the switches
-cannot do (float64, maxima, minima, gathers, scatters, and compressed vectors) use a ring of TCP connections between the
+Sums of float32, float16 and integers, gathers, scatters, broadcasts and barriers go through the switches. Operations
+that the switches cannot do (float64, maxima, minima, and compressed vectors) use a ring of TCP connections between the
 hosts, which is opened when it is first needed.
 """
 

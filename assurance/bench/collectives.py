@@ -30,7 +30,7 @@ class CollectiveTime:
 
     Attributes:
         operation: The operation.
-        algorithm: Algorithm of the sums; other operations always use a ring.
+        algorithm: "in-network" or "ring".
         workers: Number of ranks.
         bytes: Size of the whole array, as nccl-tests counts it: for an all-gather or a reduce-scatter, of the parts of
             all ranks.
@@ -102,9 +102,10 @@ def measure_live(
     found = []
 
     def show(order: CollectiveOrder, reports: Sequence[Report]) -> None:
-        algorithm = "in-network" if order.operation in ("all-reduce", "broadcast") else "ring"
         wrong, size = sum(report.wrong for report in reports), 4 * order.elements
-        found.append(CollectiveTime(order.operation, algorithm, len(reports), size, times_of(reports), wrong))
+        found.append(
+            CollectiveTime(order.operation, order.algorithm, len(reports), size, times_of(reports), wrong)
+        )
         done(found[-1])
 
     carry_out(network, "fanin.assurance.bench.collectives_worker", orders, show)
@@ -125,7 +126,8 @@ def measure_virtual(
         settings: The network, and what else does not depend on the other arguments.
         switch: The program of its switches.
         operation: The operation.
-        algorithm: Its algorithm; a ring for all operations but an all-reduce.
+        algorithm: "in-network", which no all-to-all has, or an algorithm between hosts; other operations than
+            all-reduce need "ring".
         size: Bytes of the whole array.
         repetitions: Number of repetitions.
     """

@@ -29,8 +29,9 @@ from fanin.experiments.diagnosis.worker_causes import (
     data_loader,
     pipeline_bubble,
     straggler,
+    waiting,
 )
-from fanin.experiments.results.measured import Row
+from fanin.experiments.results.measured import Row, idle_share_and_step
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
 
@@ -76,25 +77,33 @@ class Diagnosis:
         minor: Causes that cost too little to be worth a change, the most costly first.
         unseen: Causes that the measurements of a live run cannot show.
         limit: A sentence about what determined the time, such as the busiest link.
+        unexplained: The share of the time that neither bytes nor latencies nor computing explain.
     """
 
     findings: tuple[Finding, ...]
     limit: str
     minor: tuple[Finding, ...] = ()
     unseen: tuple[Cause, ...] = ()
+    unexplained: float = 0.0
 
     @property
     def cause(self) -> str:
-        """Return the most costly cause, or "nothing wrong"."""
-        return self.findings[0].cause if self.findings else "nothing wrong"
+        """Return the most costly cause, or "nothing wrong".
+
+        It is "cannot tell live" if a cause that a live run cannot show may cost enough to be named.
+        """
+        if self.findings:
+            return self.findings[0].cause
+        return "cannot tell live" if self.unseen and self.unexplained >= THRESHOLD else "nothing wrong"
 
 
-def diagnose(row: Row, usage: Usage | None) -> Diagnosis:
+def diagnose(row: Row, usage: Usage | None, compute: float | None = None) -> Diagnosis:
     """Diagnose one run.
 
     Args:
         row: The run's row of results.
         usage: The counts of its links and workers; None if there are none.
+        compute: Seconds of computing between two all-reduces, for rows that do not measure it; None if not known.
 
     Raises:
         DiagnosisError: If the run failed, or its results lack what is needed.
@@ -139,11 +148,15 @@ def diagnose(row: Row, usage: Usage | None) -> Diagnosis:
         findings.append(replace(rest, share=min(rest.share, (case.idle or 0.0) - named)))
     elif not findings and case.explained < _UNEXPLAINED:
         findings.append(_unexplained(case))
+    elif not findings and case.computing is None:
+        idle, _ = idle_share_and_step(row, compute)
+        if idle is not None and compute is not None and idle >= THRESHOLD:
+            findings.append(waiting(case, compute, idle))
     limit = case.busiest_text
     if case.computing is not None:
         limit = f"workers computed for {percent(case.computing.mean() / case.seconds)} of the time; {limit}"
     unseen = UNSEEN_LIVE if settings.world == "live" else ()
-    return Diagnosis(tuple(findings), limit, tuple(minor), unseen)
+    return Diagnosis(tuple(findings), limit, tuple(minor), unseen, 1 - case.explained)
 
 
 def _unexplained(case: Case) -> Finding:

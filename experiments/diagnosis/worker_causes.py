@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import ceil
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from fanin.experiments.scenario.tables.step import Step
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.native.text import counted
 from fanin.topologies.units import BYTES, percent_text, quantity_text
+
+_Limit = Literal["bytes", "latencies"]
 
 # -- A worker for which the others wait because it calls late or computes longer
 
@@ -129,14 +132,39 @@ def communication(case: Case) -> Finding | None:
     fewer = (
         "" if cut is None or cut.tensor == 1 else ", or tensor groups of fewer workers (parallelism.tensor)"
     )
-    limit = "bytes" if share >= exposed / 2 else "latencies"
+    limit: _Limit = "bytes" if share >= exposed / 2 else "latencies"
     return Finding(
         "communication",
         exposed,
         f"for {percent(exposed)} of the time even the slowest worker only waits for sums; {case.busiest_text}, so "
         f"mostly {limit} set it",
+        _less_communication(limit) + fewer,
+    )
+
+
+def waiting(case: Case, compute: float, idle: float) -> Finding:
+    """Return the finding for all-reduces with which nothing is wrong, but which take long for what workers compute.
+
+    Args:
+        case: The run, whose workers only sum.
+        compute: Seconds of computing between two all-reduces.
+        idle: The share of both together in which workers wait.
+    """
+    limit: _Limit = "bytes" if max(case.busy.values()) >= 1 / 2 else "latencies"
+    return Finding(
+        "communication",
+        idle,
+        f"an all-reduce takes {1e6 * case.step_seconds:,.0f} us, and workers compute for {1e6 * compute:,.0f} us "
+        f"between two of them (compute), so they idle for {percent(idle)} of the time; {case.busiest_text}, so mostly "
+        f"{limit} set it",
+        _less_communication(limit) + ", or overlap both (step)",
+    )
+
+
+def _less_communication(limit: _Limit) -> str:
+    return (
         "let workers compute more for each sum (larger batches, gradient accumulation), send less (compression), or "
-        "use " + ("faster links" if limit == "bytes" else "shorter paths and fewer, larger sums") + fewer,
+        "use " + ("faster links" if limit == "bytes" else "shorter paths and fewer, larger sums")
     )
 
 

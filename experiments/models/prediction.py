@@ -81,6 +81,8 @@ def predicted_seconds(
                 return None
             dark = changed * reconfiguration
         return max(algorithm_named(settings.algorithm).seconds(size, hosts), at_cards) + dark
+    if settings.collective != "all-reduce":
+        return _exchange_seconds(settings, size, window, paths)
     packets, ahead = -(-part // payload), 0.0
     # A vector that fits into the window uses the exponents that the previous one suggests (workers/values/scaling.py).
     announced = packets > window or not (settings.training or settings.repetitions > 1)
@@ -88,6 +90,28 @@ def predicted_seconds(
         ahead = Paths(settings, in_network_frame(min(wire.SIZES)), members=members).shared(window, packets)
     bandwidth = payload / paths.shared(1, 1)
     return in_network(packets * payload, paths.round_trip, bandwidth, window * payload, ahead)
+
+
+def _exchange_seconds(settings: Settings, size: int, window: int, paths: Paths) -> float:
+    """Predict the seconds of a gather or scatter in the network (docs/reference/protocol.md).
+
+    The parts follow one another, so that all links together take as long as one link with the whole array. A last round
+    trip tells that all workers have theirs.
+
+    Args:
+        settings: The point.
+        size: Bytes of a vector.
+        window: Packets in flight.
+        paths: The paths of a full packet.
+    """
+    payload, workers = full_payload(settings), len(settings.members)
+    parts = 1 if settings.collective == "broadcast" else workers
+    packets, ahead = parts * -(-size // parts // payload), 0.0
+    if settings.collective == "reduce-scatter" and (packets > window or settings.repetitions == 1):
+        ahead = Paths(settings, in_network_frame(min(wire.SIZES))).shared(window, packets)
+    bandwidth = payload / paths.shared(1, 1)
+    moved = in_network(packets * payload, paths.round_trip, bandwidth, window * payload, ahead)
+    return moved + paths.round_trip
 
 
 def _server_card_seconds(settings: Settings, size: int, members: Sequence[str], paths: Paths) -> float:

@@ -22,6 +22,7 @@ from fanin.experiments.results.axes import column_label, scale, value_text
 from fanin.experiments.results.drawing.plot import draw
 from fanin.experiments.results.drawing.series import PlotError, select, series, varied
 from fanin.experiments.results.drawing.steps import draw_steps
+from fanin.experiments.results.files import compute_of
 from fanin.experiments.results.measured import Row
 from fanin.experiments.results.provenance import provenance
 from fanin.experiments.results.usage import Usage
@@ -73,8 +74,7 @@ def page(
         clusters: Numbers of GPUs for which waiting is priced.
     """
     rows = [row for row, _ in runs]
-    compute = about.get("compute_seconds")
-    points = points_of(runs, _names(rows), compute if _is_number(compute) and compute > 0 else None)
+    points = points_of(runs, _names(rows), compute_of(about))
     scenario = _scenario(about)
     wrong = sum(bool(row.get("violations")) or row.get("error") is not None for row in rows)
     outcome = counted(len(rows), "point")
@@ -251,10 +251,10 @@ def _diagnosis(points: Sequence[Point]) -> str:
         for finding in found.findings:
             add(point.name, finding.cause, f"{finding.share:.0%}", finding.evidence, finding.change)
         if not found.findings:
-            add(point.name, "nothing wrong", "", found.limit, "")
+            add(point.name, found.cause, "", found.limit, "")
         for finding in found.minor:
             add(point.name, f"{finding.cause}, too little", f"{finding.share:.0%}", finding.evidence, "")
-        if found.unseen:
+        if found.unseen and found.cause != "nothing wrong":
             add(point.name, "cannot tell live", "", f"virtual time can: {', '.join(found.unseen)}", "")
     return _table(columns)
 

@@ -55,7 +55,7 @@ def points_of(
 
 def _point(row: Row, usage: Usage | None, name: str, compute: float | None) -> Point:
     try:
-        diagnosis, problem = diagnose(row, usage), ""
+        diagnosis, problem = diagnose(row, usage, compute), ""
     except DiagnosisError as error:
         diagnosis, problem = None, str(error)
     if row.get("error") is not None:
@@ -97,7 +97,13 @@ def sentences(points: Sequence[Point], price: float = PRICE, clusters: Sequence[
     assert worst.diagnosis
     where = f" with {worst.name}" if len(points) > 1 else ""
     if not worst.diagnosis.findings:
-        said = [f"Nothing is wrong{' with any point' if len(points) > 1 else ''}: {worst.diagnosis.limit}."]
+        where = " with any point" if len(points) > 1 else ""
+        unknown = [point.diagnosis for point in known if point.diagnosis.cause == "cannot tell live"]
+        if unknown:
+            causes = ", ".join(unknown[0].unseen)
+            said = [f"No cause was found{where}, but a live run cannot show these: {causes}."]
+        else:
+            said = [f"Nothing is wrong{where}: {worst.diagnosis.limit}."]
     else:
         first, *others = worst.diagnosis.findings
         also = "".join(f", and {other.cause} about {other.share:.0%}" for other in others)

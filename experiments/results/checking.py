@@ -176,9 +176,11 @@ class Oracle:
         edges = bounds(len(inputs[0]), len(inputs))
         match operation:
             case "all-reduce":
-                return self._sums(inputs)
+                whole = range(len(inputs[0]))
+                return self._sums(inputs, [part for part in np.array_split(whole, self._parts) if len(part)])
             case "reduce-scatter":
-                return replace(self._sums(inputs), edges=edges)
+                owned = [np.arange(begin, end) for begin, end in pairwise(edges) if end > begin]
+                return replace(self._sums(inputs, owned), edges=edges)
             case "all-gather":
                 parts = [x[begin:end] for x, (begin, end) in zip(inputs, pairwise(edges), strict=True)]
                 return self._moved(np.concatenate(parts))
@@ -189,21 +191,19 @@ class Oracle:
                 return self._moved(np.stack(columns))
         assert_never(operation)
 
-    def _sums(self, inputs: Sequence[Vector]) -> Promise:
-        elements, exact, bound, chosen, kept = len(inputs[0]), [], [], [], []
-        for number, part in enumerate(np.array_split(np.arange(elements), self._parts)):
-            if len(part):
-                own = [x[part[0] : part[-1] + 1] for x in inputs]
-                if self._check == "sample":
-                    where = self._sample(len(part))
-                    own = [x[where] for x in own]
-                    chosen.append(part[where])
-                of_part = self._exact_of_calls(number, len(inputs)) if self._exact_of_calls else self._exact
-                exact.append(of_part(own))
-                bound.append(self._error_bound(own, len(part)))
-                kept.append(
-                    [x.copy() for x in own] if self._exact_for else []
-                )  # results may replace the inputs
+    def _sums(self, inputs: Sequence[Vector], parts: Sequence[NDArray[np.intp]]) -> Promise:
+        """Return the promise of sums whose parts [elements each] are cut into blocks by themselves."""
+        exact, bound, chosen, kept = [], [], [], []
+        for number, part in enumerate(parts):
+            own = [x[part[0] : part[-1] + 1] for x in inputs]
+            if self._check == "sample":
+                where = self._sample(len(part))
+                own = [x[where] for x in own]
+                chosen.append(part[where])
+            of_part = self._exact_of_calls(number, len(inputs)) if self._exact_of_calls else self._exact
+            exact.append(of_part(own))
+            bound.append(self._error_bound(own, len(part)))
+            kept.append([x.copy() for x in own] if self._exact_for else [])  # results may replace the inputs
         exact_for = partial(self._exact_in_parts, kept) if self._exact_for else None
         return Promise(
             np.concatenate(exact),

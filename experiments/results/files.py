@@ -183,6 +183,17 @@ def _instead(path: Path) -> str:
     return f"fanin run wrote some to {', '.join(names[name] for name in close)}"
 
 
+def compute_of(about: Mapping[str, Any]) -> float | None:
+    """Return the seconds for which a GPU computes between two all-reduces; None if the scenario has no key `compute`.
+
+    Args:
+        about: What write_results() got as `about`.
+    """
+    compute = about.get("compute_seconds")
+    known = isinstance(compute, int | float) and not isinstance(compute, bool) and compute > 0
+    return compute if known else None
+
+
 def read_runs(path: Path) -> list[tuple[Row, Usage | None]]:
     """Return the rows like read_rows(), each with the counts of its links and workers; None if there are none.
 

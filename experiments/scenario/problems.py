@@ -140,8 +140,7 @@ def _not_virtual(run: Settings) -> Iterator[str]:
     yield from _with_other_traffic(run)
     yield from _not_parallel(run)
     if run.collective != "all-reduce":
-        if run.algorithm != "ring":
-            yield f"collective: {run.collective!r} goes from host to host; set algorithm = 'ring'"
+        yield from _no_exchange(run)
         if run.step:
             yield f"collective: {run.collective!r} cannot be combined with step; leave out one of them"
     if run.collective == "all-to-all" and run.elements and run.elements % len(run.members):
@@ -202,6 +201,22 @@ def _with_other_traffic(run: Settings) -> Iterator[str]:
         rates = {run.network.links_of(name)[0].rate_bits_per_second for name in run.bystanders}
         if None in rates and run.traffic.load is not None:
             yield "traffic.load: is a share of the hosts' links, which have no rate; set the topology's rate"
+
+
+def _no_exchange(run: Settings) -> Iterator[str]:
+    """Yield why an operation other than all-reduce cannot be carried out."""
+    if run.algorithm not in ("ring", "in-network"):
+        yield f"collective: {run.collective!r} needs algorithm = 'ring' or 'in-network'"
+    if run.algorithm != "in-network":
+        return
+    if run.collective == "all-to-all":
+        yield "collective: 'all-to-all' goes from host to host; set algorithm = 'ring'"
+    if not run.implementation.ours or run.worker is not None:
+        yield f"collective: only fanin's own protocol and worker do {run.collective!r}; set algorithm = 'ring'"
+    if run.trees > 1:
+        yield f"trees: {run.collective!r} has one tree; leave it out"
+    if run.faults:
+        yield f"faults: cannot be combined with {run.collective!r} in the network; set algorithm = 'ring'"
 
 
 def _not_over_circuits(run: Settings) -> Iterator[str]:

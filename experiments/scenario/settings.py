@@ -120,7 +120,11 @@ class Settings(Table):
         ),
     ] = 1
     collective: Annotated[
-        Operation, Field(description="virtual: the collective operation; all but all-reduce need a ring")
+        Operation,
+        Field(
+            description="virtual: the collective operation; all but all-reduce need a ring, or in the network fanin's "
+            "own protocol"
+        ),
     ] = "all-reduce"
     transport: Annotated[
         Transport | None,

@@ -78,11 +78,11 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, processes: int | 
     from math import isnan
 
     from fanin.cli_errors import complain, failing
-    from fanin.experiments.estimate import hops_per_second, point_seconds, wall_seconds
+    from fanin.experiments.estimate import UNCERTAINTY, hops_per_second, point_seconds, wall_seconds
     from fanin.experiments.results.files import Journal
     from fanin.experiments.scenario.settings import setting_columns
     from fanin.experiments.scenario.tools import ToolError
-    from fanin.experiments.sweep import cores, finished, memory_of, too_large
+    from fanin.experiments.sweep import cores, finished, memory_of, tight, too_large
     from fanin.native.python_file import PythonFileError
     from fanin.output import say
     from fanin.p4compiler import CompileError
@@ -121,16 +121,16 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, processes: int | 
                 "" if needed is None else quantity_text(needed, BYTES),
             )
         print_table(table, max(1, len(scenario.varied)))
-    for text in filter(
-        None, map(too_large, (point for point in scenario.points if point.world == "virtual"))
-    ):
-        complain("sweep", f"warning: {text}")
-        break
+    simulated = [point for point in scenario.points if point.world == "virtual"]
+    if warnings := [text for test in (too_large, tight) for point in simulated if (text := test(point))]:
+        complain("sweep", f"warning: {warnings[0]}")
     count = len(scenario.points)
+    about = live + wall_seconds(virtual, at_a_time)
     largest = sum(sorted(memory)[-at_a_time:])
     say(
         f"{counted(count, 'point')}, {len(there)} of them already done. "
-        f"The rest takes about {live + wall_seconds(virtual, at_a_time):,.0f} s"
+        f"The rest takes about {about:,.0f} s ({about / UNCERTAINTY:,.0f} to {about * UNCERTAINTY:,.0f} s, and longer "
+        "if the machine is busy)"
         + (f", not counting {unknown} of unknown duration" if unknown else "")
         + (f"; {at_a_time} at a time, in up to {quantity_text(largest, BYTES)}" if virtual else "")
         + ". Nothing has been run.",

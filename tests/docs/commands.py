@@ -205,6 +205,8 @@ ELSEWHERE = {
     ),
     "fanin bench collectives --scenario scenario:small-virtual": _COLLECTIVES,
     'fanin bench collectives --scenario scenario:small-virtual --sizes "1 MiB"': _COLLECTIVES,
+    "fanin bench collectives --scenario racks.toml --operations reduce-scatter,all-gather,broadcast --sizes "
+    '"4 KiB,64 KiB,1 MiB" --repetitions 2': _COLLECTIVES,
     **dict.fromkeys(
         [
             "fanin lab start forwarding",

@@ -9,6 +9,7 @@ import pytest
 
 from fanin.experiments.estimate import (
     HOPS_PER_SECOND,
+    effort,
     hops_per_second,
     packet_hops,
     point_seconds,
@@ -29,6 +30,10 @@ CUT = {
     "activations": "16 KiB",
 }
 
+TRAFFIC = {"pattern": "poisson", "load": 0.3, "size": "20 kB", "duration": "100 us"}
+STEP = {"forward": "50 us", "backward": "50 us"}
+SERVING = {"duration": "5 ms", "load": 0.5, "service_time": "20 us", "answer": "16 kB"}
+
 
 def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
     return Settings.model_validate({"topology": {"leaf_spine": shape}, "size": "400 kB"} | rest).settled
@@ -46,8 +51,18 @@ def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
         {"algorithm": "ring", "placement": "spread"},
         {"algorithm": "ring", "compression": {"kind": "8-bit"}},
         *({"algorithm": "ring", "collective": one} for one in ("all-gather", "broadcast", "all-to-all")),
+        {"algorithm": "in-network", "collective": "reduce-scatter"},
         {"algorithm": "parameter-server"},
         {"algorithm": "halving-doubling", "repetitions": 2},
+        {"repetitions": 3},
+        {"shape": RACKS | {"rate": "1 Gb/s"}, "algorithm": "ring"},
+        {"algorithm": "ring", "transport": "tcp"},
+        {"algorithm": "ring", "links": {"loss": 0.02}},
+        {"workers": 4, "other_job": {"size": "200 kB", "repetitions": 2}},
+        {"workers": 4, "traffic": TRAFFIC},
+        {"workers": 4, "repetitions": 4, "step": STEP, "storage": {"batch": "100 kB"}},
+        {"workers": 6, "size": None, "serving": SERVING},
+        {"workers": 6, "size": None, "serving": SERVING | {"connections": "new", "fan_out": 3}},
         {"algorithm": "ring", "parallelism": CUT},
         {"algorithm": "ring", "parallelism": CUT | {"tensor": 1, "pipeline": 8, "layers": 8}},
         {"window": 64, "parallelism": CUT},
@@ -61,17 +76,22 @@ def test_packets_are_nearly_as_many_as_expected(switch: Engine, given: dict[str,
 
 
 def test_this_machine_is_as_fast_as_it_has_proved_to_be() -> None:
+    fast = point().model_dump_json()
     finished = [
-        {"error": None, "packet_hops": 40_000, "run_seconds": 3.0},
-        {"error": None, "packet_hops": 20_000, "run_seconds": 2.0},
+        {"error": None, "packet_hops": 40_000, "run_seconds": 3.0, "settings": fast},
+        {"error": None, "packet_hops": 20_000, "run_seconds": 2.0, "settings": fast},
         {"error": "StallError", "packet_hops": 1, "run_seconds": 9.0},
         {"error": None, "packet_hops": None, "run_seconds": 9.0},  # live
     ]
     assert hops_per_second(finished) == pytest.approx(60_000 / 3)
+    ring = point(RACKS | {"rate": "1 Gb/s"}, algorithm="ring")
+    alone = [{"error": None, "packet_hops": 1000, "run_seconds": 2.0, "settings": ring.model_dump_json()}]
+    assert hops_per_second(alone) == pytest.approx(1000 * effort(ring))
+    assert effort(ring) == 5 > effort(point(algorithm="ring")) > effort(point()) == 1
     assert hops_per_second([]) == HOPS_PER_SECOND
     settings = point()
-    slow, fast = (point_seconds(settings, speed) for speed in (1000.0, 2000.0))
-    assert slow - fast == pytest.approx(packet_hops(settings) / 2000)
+    slow_point, fast_point = (point_seconds(settings, speed) for speed in (1000.0, 2000.0))
+    assert slow_point - fast_point == pytest.approx(packet_hops(settings) / 2000)
 
 
 def test_a_live_point_takes_its_links_time_and_of_some_nothing_is_known() -> None:

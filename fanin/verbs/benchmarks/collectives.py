@@ -37,8 +37,8 @@ def collectives(
 ) -> None:
     """Measure collectives, and print the columns of nccl-tests.
 
-    They run on a network that is up, or with --scenario in virtual time, each all-reduce in the network and with a
-    ring. Sizes are those of whole arrays, `time` is the mean of all repetitions, and `#wrong` counts elements outside
+    They run on a network that is up, or with --scenario in virtual time, in the network and with a ring between the
+    hosts. Sizes are those of whole arrays, `time` is the mean of all repetitions, and `#wrong` counts elements outside
     their bound.
 
     Examples:
@@ -83,8 +83,9 @@ def collectives(
                 network = find_network(supervisor=supervisor)
                 whole = 4 * len(network.hosts)  # each rank has a part of the same size
                 orders = [
-                    CollectiveOrder(name, max(whole, size // whole * whole) // 4, repetitions)
+                    CollectiveOrder(name, algorithm, max(whole, size // whole * whole) // 4, repetitions)
                     for name in wanted
+                    for algorithm in ("in-network", "ring")
                     for size in lengths
                 ]
                 of.measure_live(network, orders, show)
@@ -119,6 +120,6 @@ def _virtual_collectives(
         )
     switch = load_switch()
     for operation in operations:
-        for algorithm in ("in-network", "ring") if operation == "all-reduce" else ("ring",):
+        for algorithm in ("ring",) if operation == "all-to-all" else ("in-network", "ring"):
             for size in sizes:
                 done(measure_virtual(settings, switch, operation, algorithm, size, repetitions))

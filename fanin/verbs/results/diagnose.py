@@ -57,17 +57,19 @@ def diagnose(
     from fanin.experiments.diagnosis.diagnose import DiagnosisError
     from fanin.experiments.diagnosis.diagnose import diagnose as find_causes
     from fanin.experiments.results.drawing.series import varied
-    from fanin.experiments.results.files import ResultsError, read_runs
+    from fanin.experiments.results.files import ResultsError, compute_of, read_results, read_runs
     from fanin.run_points import point_name
 
     with failing("diagnose", ResultsError, status=2):
+        about, _ = read_results(Path(results))
         runs = read_runs(Path(results))
+    compute = compute_of(about)
     settings = varied([row for row, _ in runs])
     found = []
     for row, usage in runs:
         name = point_name(settings, row)
         try:
-            diagnosis = find_causes(row, usage)
+            diagnosis = find_causes(row, usage, compute)
         except DiagnosisError as error:
             complain("diagnose", f"{name}: {error}")
             continue
@@ -135,7 +137,8 @@ def _show(diagnosis: Diagnosis) -> None:
     for number, finding in enumerate(diagnosis.findings, start=1):
         say(f"{number}. {finding.cause}, about {_explained(finding)}")
     if not diagnosis.findings:
-        say(f"Nothing wrong: {diagnosis.limit}.")
+        none = "Nothing wrong" if diagnosis.cause == "nothing wrong" else "No cause found"
+        say(f"{none}: {diagnosis.limit}.")
     for finding in diagnosis.minor:
         say(f"Too little to change anything: {finding.cause}, at most {_cost(finding)}: {finding.evidence}.")
     if diagnosis.unseen:
@@ -154,7 +157,7 @@ def _show_all(settings: Sequence[str], found: Sequence[tuple[Row, Diagnosis]]) -
             ", ".join(f"{finding.cause} {finding.share:.0%}" for finding in findings)
             for findings in (diagnosis.findings, diagnosis.minor)
         )
-        nothing = f"nothing wrong; little: {minor}" if minor else "nothing wrong"
+        nothing = f"{diagnosis.cause}; little: {minor}" if minor else diagnosis.cause
         table.add_row(*setting_texts(settings, row), causes or nothing)
         for finding in diagnosis.findings:
             if finding.cause not in worst or finding.share > worst[finding.cause][0].share:
@@ -162,6 +165,8 @@ def _show_all(settings: Sequence[str], found: Sequence[tuple[Row, Diagnosis]]) -
     print_table(table, max(1, len(settings)))
     for finding, row in worst.values():
         say(f"\n{finding.cause}, most with {point_name(settings, row)}: about {_explained(finding)}")
+    if unseen := [cause for _, diagnosis in found for cause in diagnosis.unseen]:
+        say(f"\nCannot tell live, which virtual time can: {', '.join(dict.fromkeys(unseen))}.")
 
 
 def _explained(finding: Finding | SlowCause) -> str:

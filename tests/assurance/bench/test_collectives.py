@@ -16,7 +16,7 @@ from fanin.experiments.scenario.settings import Settings
 from fanin.p4switch.engine.engine import Engine
 from fanin.workers.collective import Operation
 from fanin.workers.communicator import Communicator
-from tests.workers.loopback import everywhere, job
+from tests.workers.loopback import everywhere, free_tcp_addresses, job
 
 SHAPE = {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": 4, "rate": "10 Gb/s"}}
 
@@ -56,10 +56,19 @@ def test_a_ring_in_virtual_time_comes_close_to_the_rate_of_the_links(
 
 
 @pytest.mark.parametrize("operation", LIVE)
-def test_a_worker_counts_wrong_elements(operation: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
-    order = CollectiveOrder(operation, 1200, 2)
+def test_a_ring_between_hosts_is_measured_too(operation: Operation) -> None:
+    order = CollectiveOrder(operation, "ring", 1200, 2)
     with job(3) as (comms, _):
-        reports = everywhere(comms, lambda comm: carry_out(order, comm))
+        addresses = free_tcp_addresses(3)
+        reports = everywhere(comms, lambda comm: carry_out(order, comm, addresses))
+    assert [(report.wrong, len(report.ends)) for report in reports] == [(0, 2)] * 3
+
+
+@pytest.mark.parametrize("operation", LIVE)
+def test_a_worker_counts_wrong_elements(operation: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = CollectiveOrder(operation, "in-network", 1200, 2)
+    with job(3) as (comms, _):
+        reports = everywhere(comms, lambda comm: carry_out(order, comm, ()))
     assert [report.wrong for report in reports] == [0, 0, 0]
     assert [len(report.ends) for report in reports] == [2, 2, 2]
     name = operation.replace("-", "_") if operation == "reduce-scatter" else operation.replace("-", "")
@@ -72,7 +81,7 @@ def test_a_worker_counts_wrong_elements(operation: Operation, monkeypatch: pytes
 
     monkeypatch.setattr(Communicator, name, wrong)
     with job(3) as (comms, _):
-        reports = everywhere(comms, lambda comm: carry_out(order, comm))
+        reports = everywhere(comms, lambda comm: carry_out(order, comm, ()))
     assert [report.wrong for report in reports] == [3, 3, 3]
 
 
@@ -86,6 +95,7 @@ def test_virtual_collectives_are_printed_and_checked() -> None:
     assert [(row["operation"], row["algorithm"]) for row in rows] == [
         ("all-reduce", "in-network"),
         ("all-reduce", "ring"),
+        ("all-gather", "in-network"),
         ("all-gather", "ring"),
     ]
     assert all(row["wrong"] == 0 and row["bytes"] == 65536 for row in rows)

@@ -70,6 +70,18 @@ def test_sums_alone_have_a_price_if_it_is_known_for_how_long_workers_compute(swi
     assert "GPUs idle for" in sentences([point])[1]
 
 
+def test_nothing_is_called_right_while_workers_idle(switch: Engine) -> None:
+    """The all-reduces themselves are as fast as they can be."""
+    run = ran(switch)
+    assert sentences(points_of([run], ["a"], None))[0].startswith("Nothing is wrong: ")
+    [point] = points_of([run], ["a"], 50e-6)
+    cause, price, change = sentences([point])
+    assert point.idle is not None
+    assert cause == f"Communication costs about {point.idle:.0%} of the time."
+    assert price.startswith(f"GPUs idle for {point.idle:.1%} of the time.")
+    assert "gradient accumulation" in change
+
+
 def test_each_part_of_a_bar_is_labelled(tmp_path: Path) -> None:
     draw_steps(
         [MeanStep("a", 0.5, 0.2, 0.0, 0.3), MeanStep("b", 0.4, 0.0, 0.2, 0.001)], tmp_path / "steps.svg"

@@ -378,6 +378,8 @@ def test_auto_leaves_out_what_the_other_settings_do_not_allow(file: Path) -> Non
     assert "leaf1 would add up 33 children" in choice.problems["in-network"]
     assert not {*choice.seconds} & {*choice.problems}
     ((point, choice),) = chosen(file, HEAD + FEW, "collective=broadcast")
+    assert (point.algorithm, [*choice.seconds]) == ("in-network", ["in-network", "ring"])
+    ((point, choice),) = chosen(file, HEAD + FEW, "collective=all-to-all")
     assert (point.algorithm, [*choice.seconds]) == ("ring", ["ring"])
 
 

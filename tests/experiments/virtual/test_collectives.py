@@ -13,6 +13,7 @@ from fanin.experiments.results.measured import Row, row
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
+from fanin.workers import collective_worker
 from fanin.workers.collective import Operation
 
 pytestmark = pytest.mark.slow
@@ -46,6 +47,40 @@ def test_what_is_lost_is_sent_again(switch: Engine, collective: str) -> None:
     assert found["retransmissions"] > 0
 
 
+@pytest.mark.few(1)
+@pytest.mark.parametrize("collective", ["all-gather", "broadcast", "reduce-scatter"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"size": "2 MB", "repetitions": 2},
+        {"size": "200 kB", "repetitions": 2},
+        {"size": "200 kB", "values": 128, "links": {"loss": 0.01}},
+        {"size": "4012 B", "workers": 7},  # parts of different lengths, and none a whole packet
+        {"size": "12 B", "workers": 5},  # some workers have no part
+    ],
+)
+def test_switches_gather_and_scatter(switch: Engine, collective: str, changes: dict[str, Any]) -> None:
+    found = run(switch, collective=collective, algorithm="in-network", **changes)
+    assert found["violations"] == 0
+    if "links" not in changes:
+        assert found["median_seconds"] == pytest.approx(found["closed_form_seconds"], rel=0.25)
+
+
+def test_a_part_at_the_wrong_place_is_found(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = collective_worker._Exchange.placed
+    monkeypatch.setattr(collective_worker._Exchange, "placed", lambda own: np.roll(right(own), 1))
+    assert run(switch, collective="all-gather", algorithm="in-network")["violations"] > 0
+
+
+def test_in_the_network_workers_receive_only_the_sum_that_they_need(switch: Engine) -> None:
+    """A worker sends seven parts of eight, and receives one; round the ring it receives seven."""
+    scattered, summed = (
+        run(switch, collective=one, algorithm="in-network", size="2 MB")
+        for one in ("reduce-scatter", "all-reduce")
+    )
+    assert scattered["wire_bytes_per_worker"] < 0.7 * summed["wire_bytes_per_worker"]
+
+
 def test_an_all_gather_moves_half_of_what_an_all_reduce_does(switch: Engine) -> None:
     gather, reduce = (run(switch, collective=one) for one in ("all-gather", "all-reduce"))
     assert gather["wire_bytes_per_worker"] == pytest.approx(reduce["wire_bytes_per_worker"] / 2, rel=0.01)
@@ -72,6 +107,18 @@ def test_one_wrong_element_of_one_worker_is_found_where_it_is_promised(operation
             {"algorithm": "in-network"},
             "collective: 'all-to-all' goes from host to host; set algorithm = 'ring'",
         ),
+        (
+            {"collective": "all-gather", "algorithm": "halving-doubling"},
+            "collective: 'all-gather' needs algorithm = 'ring' or 'in-network'",
+        ),
+        (
+            {"collective": "all-gather", "algorithm": "in-network", "trees": 2},
+            "trees: 'all-gather' has one tree; leave it out",
+        ),
+        (
+            {"collective": "all-gather", "algorithm": "in-network", "protocol": "switchml"},
+            "collective: only fanin's own protocol and worker do 'all-gather'; set algorithm = 'ring'",
+        ),
         ({"size": "4 kB", "workers": 3}, "size: must be a multiple of 12 bytes, a part for each worker"),
         ({"world": "live"}, "collective: is virtual only; leave it out, or set world = 'virtual'"),
         ({"step": {"forward": 1, "backward": 1}}, "collective: 'all-to-all' cannot be combined with step"),
@@ -79,5 +126,5 @@ def test_one_wrong_element_of_one_worker_is_found_where_it_is_promised(operation
 )
 def test_what_cannot_be_is_refused_by_name(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError) as caught:
-        point(collective="all-to-all", **changes)
+        point(**{"collective": "all-to-all"} | changes)
     assert complaint in str(caught.value)

@@ -180,6 +180,18 @@ def test_a_vector_that_memory_cannot_hold_is_refused_before_anything_runs(
     assert "need 40 TB or more" in output
 
 
+def test_a_dry_run_warns_of_points_that_need_more_memory_than_there_is(
+    scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their vectors alone fit."""
+    monkeypatch.setattr(fanin.experiments.sweep, "_memory", lambda: 2_000_000_000)
+    changes = ("--set", "size=28 MB", "--set", "repetitions=30", "--dry-run")
+    status, output = invoke("sweep", scenario, *changes)
+    assert status == 0
+    assert "warning: a point may need 4.4 GB, and this machine has 2 GB" in output
+    assert "warning" not in invoke("sweep", scenario, "--set", "size=28 MB", "--dry-run")[1]
+
+
 @pytest.mark.few(0)
 def test_what_is_wrong_with_several_points_is_told_once(
     fanin: Fanin, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -489,12 +501,30 @@ def test_a_dry_run_says_what_is_left_and_runs_nothing(scenario: str, tmp_path: P
     status, output = invoke("sweep", scenario, "--dry-run", "--processes", "3", "--results", folder)
     assert status == 0
     assert "2 points, 0 of them already done. The rest takes about" in output
-    assert re.search(r"about \d+ s; 3 at a time, in up to 419\.6 MB", output)
+    assert re.search(
+        r"about \d+ s \(\d+ to \d+ s, and longer if the machine is busy\); 3 at a time, in up to 419\.6 MB",
+        output,
+    )
     assert not folder.exists()
     assert invoke("sweep", scenario, "--set", "algorithm=ring", "--results", folder)[0] == 0
     assert (
         "2 points, 1 of them already done" in invoke("sweep", scenario, "--dry-run", "--results", folder)[1]
     )
+
+
+@pytest.mark.live
+def test_a_dry_run_on_a_switch_that_is_not_there_says_how_to_get_it(fanin: Fanin, tmp_path: Path) -> None:
+    path = tmp_path / "live.toml"
+    path.write_text(LIVE.replace('rate = "100 Mb/s"', ""))
+    done = fanin(
+        "sweep", str(path), "--set", "switch=bmv2", "--dry-run", FANIN_BMV2="/nowhere/simple_switch_grpc"
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "fanin sweep: BMv2 is not installed: there is no command /nowhere/simple_switch_grpc"
+    )
+    assert "https://github.com/p4lang/behavioral-model" in done.stderr
+    assert "Nothing has been run" not in done.stdout
 
 
 def test_a_rerun_gives_the_same_from_the_rows_alone(scenario: str, tmp_path: Path) -> None:

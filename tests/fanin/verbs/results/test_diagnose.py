@@ -219,6 +219,29 @@ def test_a_live_run_names_the_causes_that_it_cannot_show(tmp_path: Path) -> None
     assert "Nothing wrong" not in output
 
 
+def test_a_live_run_is_not_called_right_if_an_unseen_cause_may_have_cost_much(tmp_path: Path) -> None:
+    live = made([1.0, 1.5], world="live") | {"limited_by": "neither", "usage": USAGE.as_columns()}
+    for explained, cause in ((0.7, "cannot tell live"), (0.9, "nothing wrong")):
+        predicted = explained * USAGE.seconds / 2
+        write_results([live | {"closed_form_seconds": predicted}], {}, tmp_path)
+        output = invoke(tmp_path)[1]
+        assert output.startswith("No cause found: " if explained < 0.8 else "Nothing wrong: ")
+        assert "Cannot tell live, which virtual time can: slow link" in output
+        assert json.loads(invoke(tmp_path, "--json")[1])["cause"] == cause
+        write_results([live | {"closed_form_seconds": predicted}, live | {"key": "b"}], {}, tmp_path)
+        several = invoke(tmp_path)[1]
+        assert cause in several
+        assert "Cannot tell live, which virtual time can: slow link" in several
+
+
+def test_sums_that_wait_longer_than_workers_compute_are_not_called_right(clean: Row, tmp_path: Path) -> None:
+    write_results([clean], {"compute_seconds": 50e-6}, tmp_path)
+    output = invoke(tmp_path)[1]
+    assert output.startswith("1. communication, about ")
+    assert "workers compute for 50 us between two of them (compute), so they idle for " in output
+    assert "What to change: let workers compute more for each sum" in output
+
+
 def test_a_deadlock_is_a_cause_with_the_links_that_waited(tmp_path: Path) -> None:
     circle = "deadlock of priority flow control: each waits for the next: leaf1 → spine1, spine1 → leaf1"
     write_results([made([1.0]) | {"error": f"DeadlockError: {circle}"}], {}, tmp_path)
