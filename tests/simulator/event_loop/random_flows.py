@@ -26,10 +26,10 @@ class Ran:
     marks: int
 
 
-def run(switch: Engine, seed: int, *, observed: bool = True) -> Ran:
+def run(switch: Engine, seed: int, *, observed: bool = True, cores: int = 1) -> Ran:
     """Draw flows by the seed, and run them until all have arrived and nothing is left on its way.
 
-    observed: The digest of the history is among the facts. If not, C runs many windows at once.
+    observed: The digest of the history is among the facts. If not, C runs many windows at once, on `cores` cores.
     """
     draw = random.Random(seed)
     properties: dict[str, object] = {
@@ -62,6 +62,7 @@ def run(switch: Engine, seed: int, *, observed: bool = True) -> Ran:
         observer=history if observed else None,
         priorities=draw.choice([False, True]),
         payload=payload,
+        cores=cores,
     )
     flows = Flows(
         fabric,
