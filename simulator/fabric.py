@@ -95,7 +95,6 @@ class Fabric:
         payload: The most payload of a packet between hosts, in bytes.
         reconfiguration: Seconds in which the switch sets up a circuit, if it is an optical one (hosts/circuits.py).
         loopback: Seconds that a packet takes through the loopback port of a switch; None: switches have none.
-        cores: How many cores may share the work; results do not depend on it.
 
     Attributes:
         circuits: The circuits of the switch; None if it switches packets.
@@ -118,7 +117,6 @@ class Fabric:
         payload: int = PAYLOAD,
         reconfiguration: float | None = None,
         loopback: float | None = None,
-        cores: int = 1,
     ) -> None:
         self.topology = topology
         self.circuits = None if reconfiguration is None else Circuits(reconfiguration)
@@ -150,7 +148,6 @@ class Fabric:
             observer=observer,
             priorities=priorities,
             loopback=loopback,
-            cores=cores,
         )
 
     def start(
@@ -714,7 +711,6 @@ class Cluster(Fabric):
             payload=spec.payload,
             reconfiguration=spec.reconfiguration,
             loopback=spec.loopback,
-            cores=spec.cores,
         )
         self.spec = spec
         self._job = self.start(

@@ -99,7 +99,7 @@ class JobSpec:
 class ClusterSpec(JobSpec):
     """Description of a job and of a network with only this job.
 
-    Attributes: see Fabric for `priorities`, `reconfiguration`, `loopback` and `cores`.
+    Attributes: see Fabric for `priorities`, `reconfiguration` and `loopback`.
     """
 
     topology: Topology
@@ -108,4 +108,3 @@ class ClusterSpec(JobSpec):
     priorities: bool = False
     reconfiguration: float | None = None
     loopback: float | None = None
-    cores: int = 1

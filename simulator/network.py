@@ -123,6 +123,7 @@ class VirtualNetwork:
 
     Attributes:
         now: The end of the last window, in picoseconds.
+        one_core_because: Why run() has used one core although there may be several; None if it has not.
         before_window: Called with the begin of each window, in picoseconds.
 
     Raises:
@@ -147,7 +148,9 @@ class VirtualNetwork:
         self.topology = topology
         self.now = 0
         self._wakes_in_python = 0
+        self.one_core_because: str | None = None
         self.before_window: Callable[[int], None] | None = None
+        self._cores = cores
         self._observer = observer
         self._journal: Journal | None = None
         self._look_at = _LOOK
@@ -318,14 +321,39 @@ class VirtualNetwork:
             watched = np.zeros(1, np.int64)
         if self._observer or self._journal or self.before_window or self._callbacks:
             watched = None
+        threads = self._cores > 1
+        if threads and (obstacle := self._obstacle(every_window=watched is None)):
+            self.one_core_because = self.one_core_because or obstacle
+            threads = False
         while not (until and until()):
-            if not (self._run_window(end) if watched is None else self._run_windows(end, watched)):
+            more = self._run_window(end) if watched is None else self._run_windows(end, watched, threads)
+            if not more:
                 self._look_for_deadlock()
                 return False
             if self.now >= self._look_at:
                 self._look_for_deadlock()
                 self._look_at = self.now + _LOOK
         return True
+
+    def _obstacle(self, *, every_window: bool) -> str | None:
+        """Return why several cores cannot share the work now, or None if they can.
+
+        Args:
+            every_window: Whether Python has something to do after each window.
+        """
+        if self._observer or self._journal:
+            return "every packet is recorded"
+        if self.before_window:
+            return "queues are sampled"
+        if self._callbacks:
+            return "Python runs the program of a switch"
+        if every_window:
+            return "Python decides after each window whether to continue"
+        if self._in_python:
+            return f"Python handles what arrives at {self.topology.hosts[min(self._in_python)].name}"
+        if self._parts == 1:
+            return "all hosts have the same leaf"
+        return None
 
     def _look_for_deadlock(self) -> None:
         if self._priorities and (circle := self._waiting().circle()):
@@ -428,13 +456,18 @@ class VirtualNetwork:
         self._check()
         return True
 
-    def _run_windows(self, limit: int, watched: NDArray[np.int64]) -> bool:
+    def _run_windows(self, limit: int, watched: NDArray[np.int64], threads: bool) -> bool:
         """Run windows until the number at `watched` changes, a host needs Python or links have to be looked at.
+
+        Args:
+            limit: When to stop, in picoseconds.
+            watched: The number [1].
+            threads: Whether each part runs on a thread.
 
         Returns:
             False if the next window begins at `limit` or later.
         """
-        taken, threads = c_bool(), self._parts > 1 and not self._in_python
+        taken = c_bool()
         host = self._c.loop_run(
             self._loop, limit, self._look_at, watched.ctypes.data, threads, ctypes.byref(taken)
         )

@@ -20,6 +20,8 @@ from fanin.options import (
 )
 from fanin.output import say
 
+MOST_CORES = 64
+
 
 def _print_schema(wanted: bool) -> None:
     if wanted:
@@ -38,6 +40,14 @@ def run(
     controller: ControllerFile = None,
     worker: WorkerFile = None,
     results: Results = None,
+    cores: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=MOST_CORES,
+            help="Number of cores that may share the work of one point in virtual time; results do not depend on it",
+        ),
+    ] = 1,
     as_json: PointsAsJson = False,
     _schema: Annotated[
         bool,
@@ -61,4 +71,9 @@ def run(
 
     chosen = [f"{key}={value}" for key, value in (("switch", switch), ("compiler", compiler)) if value]
     said = [*changes, *chosen, *brought(program=program, controller=controller, worker=worker)]
-    run_scenario("run", scenario, load("run", scenario, said), said, results, afresh=True, as_json=as_json)
+    run_scenario(
+        *("run", scenario, load("run", scenario, said), said, results),
+        afresh=True,
+        cores_each=cores,
+        as_json=as_json,
+    )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import get_args
 
 from fanin.experiments.scenario.tables.congestion import Congestion, Control
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import History, HostModel
+from fanin.simulator import History, HostModel, VirtualNetwork
 from fanin.simulator.fabric import Fabric
 from fanin.simulator.flows import Flows, FlowSpec
 from fanin.topologies.shapes import leaf_spine
@@ -62,7 +63,7 @@ def run(switch: Engine, seed: int, *, observed: bool = True, cores: int = 1) -> 
         observer=history if observed else None,
         priorities=draw.choice([False, True]),
         payload=payload,
-        cores=cores,
+        make_network=partial(VirtualNetwork, cores=cores),
     )
     flows = Flows(
         fabric,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import compiled, network
+from fanin.simulator import VirtualNetwork, compiled, network
 from fanin.simulator.fabric import Cluster, Fabric
 from fanin.simulator.flows import Flows, FlowSpec
 from fanin.topologies.model import Topology
@@ -24,6 +25,10 @@ from tests.sizes import sized
 from tests.topologies.networks import networks
 
 pytestmark = pytest.mark.slow
+
+
+def on(cores: int) -> partial[VirtualNetwork]:
+    return partial(VirtualNetwork, cores=cores)
 
 
 def facts_of(fabric: Fabric) -> list[object]:
@@ -51,7 +56,7 @@ def test_all_reduces_with_faults_pauses_and_priorities(switch: Engine) -> None:
         spec, inputs, stalls = random_case(seed)
         found = []
         for cores in (1, 2, 3):
-            cluster = Cluster(replace(spec, cores=cores), switch, inputs)
+            cluster = Cluster(spec, switch, inputs, make_network=on(cores))
             for stall in stalls:
                 cluster.network.stall("h1", *stall)
             if len(spec.topology.switches) > 1:
@@ -76,7 +81,7 @@ def test_any_network(switch: Engine, topology: Topology, seed: int, cores: int) 
     ]
     found = []
     for count in (1, cores):
-        fabric = Fabric(topology, switch, seed=seed, cores=count)
+        fabric = Fabric(topology, switch, seed=seed, make_network=on(count))
         made = Flows(fabric, flows, recovery=Recovery(), seed=seed)
         assert made.run(limit=1.0)
         found.append([*facts_of(fabric), made.completed])
@@ -87,9 +92,10 @@ def test_hosts_that_need_python_run_on_one_core(switch: Engine) -> None:
     spec, inputs, _ = random_case(0)
     topology = leaf_spine(2, 2, 2)
     vectors = [[x[0]] * len(topology.hosts) for x in inputs]
-    ring = Cluster(replace(spec, topology=topology, algorithm="ring", cores=2), switch, vectors)
+    ring = Cluster(replace(spec, topology=topology, algorithm="ring"), switch, vectors, make_network=on(2))
     assert ring.run(limit=10.0)
     assert not ring.network.barriers
+    assert ring.network.one_core_because == "Python handles what arrives at h1"
 
 
 class Mutant(NamedTuple):
