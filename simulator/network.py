@@ -307,8 +307,8 @@ class VirtualNetwork:
         Args:
             until: The condition. None: run until `limit`, or until nothing more happens.
             limit: When to stop, in seconds.
-            watched: A number in an array [1]. If given, the condition changes only when the number does or when a host
-                wakes in Python, and need not be tested after other windows.
+            watched: A number in an array [1]. If given, the condition can only come true when the number becomes 0 or
+                when a host wakes in Python, and need not be tested after other windows.
 
         Returns:
             True if the condition holds. False if `limit` is reached, or nothing more will happen.
@@ -318,7 +318,7 @@ class VirtualNetwork:
         """
         end = NEVER if limit == math.inf else round(limit * SECOND)
         if until is None:
-            watched = np.zeros(1, np.int64)
+            watched = np.ones(1, np.int64)
         if self._observer or self._journal or self.before_window or self._callbacks:
             watched = None
         threads = self._cores > 1
@@ -457,7 +457,7 @@ class VirtualNetwork:
         return True
 
     def _run_windows(self, limit: int, watched: NDArray[np.int64], threads: bool) -> bool:
-        """Run windows until the number at `watched` changes, a host needs Python or links have to be looked at.
+        """Run windows until the number at `watched` is 0, a host needs Python or links have to be looked at.
 
         Args:
             limit: When to stop, in picoseconds.

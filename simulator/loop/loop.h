@@ -201,7 +201,7 @@ struct team {
     uint32_t filled;
     int64_t begin, window_end, ended; /* of the window in hand; end of the last one that has ended */
     /* One call of loop_run(): */
-    int64_t limit, look_at, before, outcome;
+    int64_t limit, look_at, outcome;
     const int64_t *watched;
     uint32_t windows;
     bool stopped;            /* no thread begins another window */

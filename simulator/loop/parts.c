@@ -9,7 +9,7 @@
 
 enum { RUN_AT_ONCE = 10000 }; /* windows, after which Python may be interrupted */
 enum { TO_CHECK = -1, AT_LIMIT = -2, NO_THREADS = -3 };
-enum { LOOKS = 2000 }; /* at the others, by a thread that waits for them, before it sleeps */
+enum { LOOKS = 500 }; /* at the others, by a thread that waits for them, before it sleeps */
 
 /* Makes a team whose parts are still to be opened. Returns NULL if there is no memory. */
 struct team *open_team(uint32_t switches, uint32_t hosts, uint32_t count, const uint32_t *part_of)
@@ -151,7 +151,7 @@ static int64_t end_of(const struct loop *l, int64_t begin) { return begin < NEVE
 static bool goes_on(struct team *t)
 {
     int64_t next = NEVER;
-    bool check = *t->watched != t->before || t->ended >= t->look_at || ++t->windows == RUN_AT_ONCE;
+    bool check = !*t->watched || t->ended >= t->look_at || ++t->windows == RUN_AT_ONCE;
     for (uint32_t i = 0; i < t->count; i++) {
         const struct loop *l = t->parts[i];
         next = l->next_time < next ? l->next_time : next;
@@ -271,7 +271,7 @@ static bool run_on_threads(struct team *t)
 
 /* Runs window after window, with a thread for each part if `threads`. Returns AT_LIMIT before one that begins at `limit` or later.
  * Before that, it returns the first host that needs Python, see loop_next_host(), in a window that loop_end() has to end; or
- * TO_CHECK after a window if the number at `watched` has changed, if it ends at `look_at` or later, after many windows, or after
+ * TO_CHECK after a window if the number at `watched` is 0, if it ends at `look_at` or later, after many windows, or after
  * a failure. Returns NO_THREADS, and does nothing, if not so many threads can be made. */
 int64_t loop_run(struct loop *l, int64_t limit, int64_t look_at, const int64_t *watched, bool threads, bool *taken)
 {
@@ -281,7 +281,6 @@ int64_t loop_run(struct loop *l, int64_t limit, int64_t look_at, const int64_t *
         return AT_LIMIT;
     t->limit = limit;
     t->look_at = look_at;
-    t->before = *watched;
     t->watched = watched;
     t->windows = 0;
     t->begin = begin;
