@@ -468,11 +468,11 @@ class VirtualNetwork:
             False if the next window begins at `limit` or later.
         """
         taken = c_bool()
-        host = self._c.loop_run(
-            self._loop, limit, self._look_at, watched.ctypes.data, threads, ctypes.byref(taken)
-        )
+        before = self._loop, limit, self._look_at, watched.ctypes.data
+        host = self._c.loop_run(*before, threads, ctypes.byref(taken))
         if host == NO_THREADS:
-            raise RuntimeError(f"cannot make {self._parts} threads; use fewer cores")
+            self.one_core_because = self.one_core_because or f"the system refuses {self._parts} threads"
+            host = self._c.loop_run(*before, False, ctypes.byref(taken))
         self.now = max(self.now, self._c.loop_ended(self._loop))
         if host >= 0:
             self._run_hosts(host, self._c.loop_window_end(self._loop), taken)

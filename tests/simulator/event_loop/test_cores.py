@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fanin.p4switch.engine.engine import Engine
@@ -52,7 +52,7 @@ def test_flows_with_faults_pauses_and_priorities(switch: Engine) -> None:
 @pytest.mark.long
 def test_all_reduces_with_faults_pauses_and_priorities(switch: Engine) -> None:
     barriers = 0
-    for seed in range(sized(8, 60)):
+    for seed in range(sized(4, 60)):
         spec, inputs, stalls = random_case(seed)
         found = []
         for cores in (1, 2, 3):
@@ -71,6 +71,7 @@ def test_all_reduces_with_faults_pauses_and_priorities(switch: Engine) -> None:
     assert barriers
 
 
+@settings(max_examples=sized(6, 100))
 @given(networks, st.integers(0, 2**32), st.integers(2, 4))
 def test_any_network(switch: Engine, topology: Topology, seed: int, cores: int) -> None:
     names = [host.name for host in topology.hosts]
@@ -86,6 +87,28 @@ def test_any_network(switch: Engine, topology: Topology, seed: int, cores: int) 
         assert made.run(limit=1.0)
         found.append([*facts_of(fabric), made.completed])
     assert found[0] == found[1]
+
+
+def test_one_core_does_the_work_if_the_system_refuses_threads(
+    switch: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("P4SWITCH_CFLAGS", "-O0")
+    folder = shutil.copytree(compiled.FOLDER, tmp_path / "refusing")
+    text = (folder / "parts.c").read_text()
+    made = "pthread_create(threads + made, NULL, run_part, t->parts[made])"
+    assert text.count(made) == 1
+    (folder / "parts.c").write_text(text.replace(made, "(made == 2 || " + made + ")"))  # the third one
+    refusing = compiled.library(folder)
+    monkeypatch.setattr(network, "library", lambda: refusing)
+    fabrics = [Fabric(leaf_spine(1, 3, 1, rate=10**10), switch, make_network=on(cores)) for cores in (1, 3)]
+    found = []
+    for fabric in fabrics:
+        flow = FlowSpec(source="h1", destination="h3", size=30_000)
+        assert Flows(fabric, [flow], recovery=Recovery()).run(limit=1.0)
+        found.append(facts_of(fabric))
+    assert found[0] == found[1]
+    assert fabrics[1].network.one_core_because == "the system refuses 3 threads"
+    assert not fabrics[1].network.barriers
 
 
 def test_hosts_that_need_python_run_on_one_core(switch: Engine) -> None:
@@ -125,7 +148,7 @@ MUTANTS = {
 def test_a_mistake_is_found(
     switch: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mutant: Mutant
 ) -> None:
-    monkeypatch.setenv("P4SWITCH_CFLAGS", "-Og")
+    monkeypatch.setenv("P4SWITCH_CFLAGS", "-O0")
     folder = shutil.copytree(compiled.FOLDER, tmp_path / "changed")
     text = (folder / mutant.file).read_text()
     assert text.count(mutant.old) == 1
