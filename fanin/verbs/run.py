@@ -9,6 +9,7 @@ import typer
 
 from fanin.experiments.scenario.tools import Compiler, SwitchKind
 from fanin.options import (
+    MOST_CORES,
     Changes,
     ControllerFile,
     PointsAsJson,
@@ -19,8 +20,6 @@ from fanin.options import (
     brought,
 )
 from fanin.output import say
-
-MOST_CORES = 64
 
 
 def _print_schema(wanted: bool) -> None:
