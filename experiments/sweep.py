@@ -174,7 +174,8 @@ def run_point(settings: Settings, device_config: bytes, cores_each: int = 1) -> 
             networks.append(VirtualNetwork(*arguments, cores=cores_each, **options))
             return networks[-1]
 
-        measured = run_virtual(settings, Engine.load(device_config), make_network=make_network)
+        switch = Engine.load(device_config)
+        measured = run_virtual(settings, switch, make_network=make_network, cores=cores_each)
         rest: Row = {"run_seconds": time.perf_counter() - begun}
         if cores_each > 1:
             reasons = [network.one_core_because for network in networks] or [_OF_ITS_KIND]
