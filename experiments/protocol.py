@@ -179,6 +179,11 @@ class Protocol:
             )
         return Packet(made[0], made[1], made[-1])
 
+    @property
+    def draws_vectors(self) -> bool:
+        """Return whether the protocol has a function of its own that draws vectors."""
+        return "vector" in self._functions
+
     def vector(self, draw: np.random.Generator, elements: int, sparsity: float = 0.0) -> Vector:
         """Draw one worker's input vector, float32 [elements]; normally distributed unless the protocol draws others.
 
@@ -189,7 +194,7 @@ class Protocol:
             elements: Length of the vector.
             sparsity: Share of its blocks of SPARSE_BLOCK elements that are 0, each drawn by itself.
         """
-        if "vector" in self._functions:
+        if self.draws_vectors:
             drawn = self._checked("vector", self._functions["vector"](draw, elements), elements, np.float32)
         else:
             drawn = np.empty(elements, np.float32)

@@ -9,7 +9,7 @@ from concurrent.futures import Future, as_completed
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from fanin.experiments.dask_scheduler import SchedulerError, scheduled
 from fanin.experiments.live.worker_group import Observe
@@ -24,6 +24,8 @@ from fanin.topologies.units import BYTES, quantity_text
 
 # Memory of a point: the bytes of a process without vectors, and the factor for the bytes of all workers' vectors.
 BASE_BYTES, VECTORS_FACTOR = 200 << 20, 2.5
+
+_OF_ITS_KIND = "only runs of all-reduces one after another can use several"
 
 
 class Observer(Protocol):
@@ -46,6 +48,7 @@ def run_points(
     observer: Observer,
     jobs: int | None = None,
     scheduler: str | None = None,
+    cores_each: int = 1,
 ) -> list[Row]:
     """Run all points and return a row for each; points with a row without an error in the journal do not run again.
 
@@ -56,8 +59,9 @@ def run_points(
         journal: Receives each row as soon as it is finished.
         logs: Folder for the switches' output.
         observer: Receives the progress.
-        jobs: Virtual points that run at a time, if they fit into memory; None: as many as there are cores.
-        scheduler: Address of a Dask scheduler whose workers run the virtual points instead.
+        jobs: Virtual points that run at a time, if they fit into memory; None: as many as there are cores for.
+        scheduler: Address of a Dask scheduler whose workers run the virtual points instead, on one core each.
+        cores_each: How many cores may share the work of a virtual point.
 
     Raises:
         CompileError: If a program cannot be compiled.
@@ -79,7 +83,7 @@ def run_points(
     rest = [point for point in points if point.key not in done]
     observer.found(len(points) - len(rest))
     if virtual := [point for point in rest if point.world == "virtual"]:
-        _run_virtual(virtual, programs, take, jobs, scheduler)
+        _run_virtual(virtual, programs, take, jobs, scheduler, cores_each)
     for point in rest:
         if point.world == "live":
             take(_run_live(point, programs[point.key], logs, observer.begun(point)))
@@ -126,8 +130,12 @@ def _run_virtual(
     take: Callable[[Row], None],
     jobs: int | None,
     scheduler: str | None,
+    cores_each: int,
 ) -> None:
-    place = _processes(jobs or cores()) if scheduler is None else scheduled(scheduler, run_point)
+    if scheduler is None:
+        place = _processes(jobs or max(cores() // cores_each, 1), cores_each)
+    else:
+        place = scheduled(scheduler, run_point)
     with place as submit:
         futures = {submit(point, programs[point.key].device_config): point for point in points}
         for future in as_completed(futures):
@@ -139,26 +147,40 @@ def _run_virtual(
 
 
 @contextmanager
-def _processes(jobs: int) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
+def _processes(jobs: int, cores_each: int) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
     with ProcessExecutor(jobs, preload="fanin.experiments.virtual.preload") as pool:
-        yield lambda point, config: pool.submit_sized(memory_of(point), run_point, point, config)
+        yield lambda point, config: pool.submit_sized(memory_of(point), run_point, point, config, cores_each)
 
 
-def run_point(settings: Settings, device_config: bytes) -> Row:
+def run_point(settings: Settings, device_config: bytes, cores_each: int = 1) -> Row:
     """Run a virtual point in this process and return its row, or that of its error.
 
     Args:
         settings: The point.
         device_config: The compiled program of its switches.
+        cores_each: How many cores may share its work. With several, the row has a column `one_core_because`, which is
+            None if they did.
     """
     # Imported here, so that processes that only wait for this one need not load them.
     from fanin.experiments.virtual.point import run_virtual
     from fanin.p4switch.engine.engine import Engine
+    from fanin.simulator import VirtualNetwork
 
     def run() -> Row:
         begun = time.perf_counter()
-        measured = run_virtual(settings, Engine.load(device_config))
-        return row(settings, measured, run_seconds=time.perf_counter() - begun)
+        networks: list[VirtualNetwork] = []
+
+        def make_network(*arguments: Any, **options: Any) -> VirtualNetwork:
+            networks.append(VirtualNetwork(*arguments, cores=cores_each, **options))
+            return networks[-1]
+
+        switch = Engine.load(device_config)
+        measured = run_virtual(settings, switch, make_network=make_network, cores=cores_each)
+        rest: Row = {"run_seconds": time.perf_counter() - begun}
+        if cores_each > 1:
+            reasons = [network.one_core_because for network in networks] or [_OF_ITS_KIND]
+            rest["one_core_because"] = next(filter(None, reasons), None)
+        return row(settings, measured, **rest)
 
     return _attempt(settings, run)
 

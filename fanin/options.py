@@ -182,6 +182,7 @@ Changes = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE,…", help="Setting that overrides the file; may be repeated"),
 ]
+MOST_CORES = 64  # that may share a network in virtual time
 Results = Annotated[
     Path | None,
     typer.Option(file_okay=False, callback=creatable, help="Folder for the results; results/NAME by default"),

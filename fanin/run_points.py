@@ -110,7 +110,13 @@ def enter_if_live(verb: str, points: Sequence[Settings]) -> None:
 
 
 def measure(
-    verb: str, work: Work, *, afresh: bool, processes: int | None = None, scheduler: str | None = None
+    verb: str,
+    work: Work,
+    *,
+    afresh: bool,
+    processes: int | None = None,
+    scheduler: str | None = None,
+    cores_each: int = 1,
 ) -> list[Row]:
     """Run points, print their table unless JSON is wanted, and write their results.
 
@@ -120,6 +126,7 @@ def measure(
         afresh: Run points again that have earlier results in the folder.
         processes: The number of points to run at once in virtual time; None is one per core.
         scheduler: The address of a Dask scheduler that runs the points in virtual time, or None.
+        cores_each: The number of cores that may share the work of a point in virtual time.
 
     Returns:
         A row for each point.
@@ -156,7 +163,8 @@ def measure(
             failing(verb, PythonFileError, ToolError, CompileError, ControllerError, SchedulerError),
             PointsProgress(work.name, len(work.points), work.note, shown=not work.as_json) as progress,
         ):
-            rows = run_points(work.points, journal, work.folder / "logs", progress, processes, scheduler)
+            logs = work.folder / "logs"
+            rows = run_points(work.points, journal, logs, progress, processes, scheduler, cores_each)
     except KeyboardInterrupt:
         raise failure(verb, f"interrupted; {work.again}", INTERRUPTED) from None
     rows = [row | work.choices[row["key"]].columns if row["key"] in work.choices else row for row in rows]
@@ -193,6 +201,8 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
     for kind, what in (("sample", "a sample of one packet in 16"), ("none", "nothing")):
         if some := sum(row.get("check") == kind and row["error"] is None for row in rows):
             work.note(f"Sums of {counted(some, 'point')}: {what} was checked (check = {kind!r})")
+    for line in _grouped(_on_one_core(work.varied, rows)):
+        work.note(line)
     complaints: dict[str, list[str]] = {}  # points by error
     meant: dict[str, list[str]] = {}  # points by expected error
     for row in rows:
@@ -216,6 +226,15 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
         raise failure(verb, "\n".join(lines))
 
 
+def _on_one_core(varied: Sequence[str], rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Return the points of which several cores could not share the work, by the reason."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if reason := row.get("one_core_because"):
+            found.setdefault(f"ran on one core: {reason}", []).append(point_name(varied, row))
+    return found
+
+
 def _grouped(points: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield a line for each message, with the first point."""
     for what, (first, *more) in points.items():
@@ -232,6 +251,7 @@ def run_scenario(
     afresh: bool,
     processes: int | None = None,
     scheduler: str | None = None,
+    cores_each: int = 1,
     as_json: bool = False,
 ) -> None:
     """Run a scenario, print and write its results, and draw its figure.
@@ -245,6 +265,7 @@ def run_scenario(
         afresh: Run points again that have earlier results in the folder.
         processes: The number of points to run at once in virtual time; None is one per core.
         scheduler: The address of a Dask scheduler that runs the points in virtual time, or None.
+        cores_each: The number of cores that may share the work of a point in virtual time.
         as_json: Print a line of JSON for each point.
 
     Raises:
@@ -275,7 +296,7 @@ def run_scenario(
         as_json=as_json,
         choices=scenario.choices,
     )
-    rows = measure(verb, work, afresh=afresh, processes=processes, scheduler=scheduler)
+    rows = measure(verb, work, afresh=afresh, processes=processes, scheduler=scheduler, cores_each=cores_each)
     priced = [_priced(row, scenario.frame.compute) for row in rows]
     if as_json:
         print_records(priced)

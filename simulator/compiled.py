@@ -20,7 +20,7 @@ from fanin.simulator.links import ACTIONS, LINK
 FOLDER = Path(__file__).parent / "loop"
 HEADER_BYTES = 42  # Ethernet, IPv4, UDP
 PROGRAM_ROOM = 65600  # bytes of the longest packet that a program takes: native/program.h
-AT_LIMIT = -2  # of loop_run()
+AT_LIMIT, NO_THREADS = -2, -3  # of loop_run()
 FATES = ("", "loss", "burst loss", "link down", "queue drop", "watchdog drop")  # of packets on links
 _FATES = ("arrives", "loss", "burst", "link down", "queue full", "watchdog")  # their names in loop.h
 NOTE = np.dtype(
@@ -72,7 +72,10 @@ FAULTS = {
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_open": (
         c_void_p,
-        (*[c_uint32] * 3, c_void_p, c_uint32, c_void_p, *[c_uint32] * 2, *[c_void_p] * 2, *[c_int64] * 2),
+        (
+            *(*[c_uint32] * 3, c_void_p, c_uint32, c_void_p, *[c_uint32] * 2, *[c_void_p] * 2),
+            *(*[c_int64] * 2, c_uint32, *[c_void_p] * 2),
+        ),
     ),
     "loop_close": (None, (c_void_p,)),
     "loop_set_program": (None, (c_void_p, c_uint32, c_void_p, c_void_p)),
@@ -94,9 +97,10 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_send": (None, (c_void_p, c_uint32, c_void_p, c_uint64, c_uint32, c_int64)),
     "loop_end": (None, (c_void_p, c_int64)),
     "loop_record": (None, (c_void_p,)),
-    "loop_take_notes": (c_uint64, (c_void_p, ctypes.POINTER(c_void_p))),
-    "loop_run": (c_int64, (c_void_p, c_int64, c_int64, c_void_p, ctypes.POINTER(c_bool))),
+    "loop_take_notes": (c_uint64, (c_void_p, c_uint32, ctypes.POINTER(c_void_p))),
+    "loop_run": (c_int64, (c_void_p, c_int64, c_int64, c_void_p, c_bool, ctypes.POINTER(c_bool))),
     "loop_window_end": (c_int64, (c_void_p,)),
+    "loop_rounds": (c_uint64, (c_void_p,)),
     "loop_ended": (c_int64, (c_void_p,)),
     "loop_next_time": (c_int64, (c_void_p,)),
     "loop_stopped": (None, (c_void_p, c_void_p)),

@@ -244,7 +244,7 @@ class Fabric:
                 waiting.pop()
             return not waiting
 
-        return self.network.run(done, limit, watched=np.zeros(1, np.int64))
+        return self.network.run(done, limit, watched=np.ones(1, np.int64))
 
     def host_bytes(self, hosts: Collection[str] | None = None) -> int:
         """Return the bytes, in frames, sent by and to these hosts. None counts all hosts."""

@@ -88,7 +88,7 @@ LINK = np.dtype(
         *((name, np.float64) for name in ("mark_probability", "loss", "corruption", "duplication")),
         *((name, np.float64) for name in ("reordering", "displacement", "jitter")),
         *((name, np.float64) for name in ("burst_begin", "burst_end", "burst_loss")),
-        *((name, np.int64) for name in ("faulty", "bursts", "far_node", "far_port")),
+        *((name, np.int64) for name in ("faulty", "bursts", "near_node", "far_node", "far_port")),
         *((name, np.int64) for name in ("free_at", "last_arrival", "numbered", "in_burst", "joined")),
         *((name, np.int64) for name in ("acts_at", "queued_bytes", *COUNTS)),
     ]

@@ -5,7 +5,8 @@ only after the window (Chandy and Misra's lookahead), so each window is computed
 history is the one that single events in the order of (time, link, order of sending) would produce. It depends only on
 the topology, the models and the seed.
 
-Windows, links and switches are the C in loop/. Python runs the stations, except for what they leave to C.
+Windows, links and switches are the C in loop/. Python runs the stations, except for what they leave to C. If C can
+do all the work of a run, several cores can share it, each with a part of the network (parts.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from fanin.simulator.compiled import (
     EVENT,
     FAULTS,
     HEADER_BYTES,
+    NO_THREADS,
     NOTE,
     PROGRAM_ROOM,
     CallbackProgram,
@@ -38,6 +40,7 @@ from fanin.simulator.compiled import (
 )
 from fanin.simulator.deadlock import DeadlockError, Waiting, describe
 from fanin.simulator.links import PRIORITIES, Links, Packets, Transit
+from fanin.simulator.parts import divide
 from fanin.simulator.processor import Processor
 from fanin.simulator.units import NEVER, SECOND, not_before
 from fanin.topologies.model import LOOPBACK_IN, LOOPBACK_OUT, Topology
@@ -116,9 +119,11 @@ class VirtualNetwork:
         priorities: Whether the ports of hosts and switches have a queue for each IPv4 precedence.
         loopback: Seconds after which what a switch sends to its port LOOPBACK_OUT comes back by its port LOOPBACK_IN.
             Nothing is lost or counted there. None: switches have no such ports.
+        cores: How many cores may share the work. The results are the same for any number.
 
     Attributes:
         now: The end of the last window, in picoseconds.
+        one_core_because: Why run() has used one core although there may be several; None if it has not.
         before_window: Called with the begin of each window, in picoseconds.
 
     Raises:
@@ -138,11 +143,14 @@ class VirtualNetwork:
         observer: Observer | None = None,
         priorities: bool = False,
         loopback: float | None = None,
+        cores: int = 1,
     ) -> None:
         self.topology = topology
         self.now = 0
         self._wakes_in_python = 0
+        self.one_core_because: str | None = None
         self.before_window: Callable[[int], None] | None = None
+        self._cores = cores
         self._observer = observer
         self._journal: Journal | None = None
         self._look_at = _LOOK
@@ -160,14 +168,15 @@ class VirtualNetwork:
         self._programs: list[SwitchProgram | None] = [None] * len(topology.switches)
         self._callbacks: list[CallbackProgram] = []  # those among the programs, which note errors
         self._in_c: list[ctypes.Structure | None] = [None] * len(topology.hosts)  # kept from being freed
+        self._in_python: set[int] = set()  # hosts that leave nothing to C
         self._stalls: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        self._open(round(host.coalescing * SECOND), seed, priorities, loopback)
+        self._open(round(host.coalescing * SECOND), seed, priorities, loopback, cores)
         for name, program in switches.items():
             self.replace_switch(name, program)
         for name, station in stations.items():
             self._set_station(self._host_index[name], station)
 
-    def _open(self, coalescing: int, seed: int, priorities: bool, loopback: float | None) -> None:
+    def _open(self, coalescing: int, seed: int, priorities: bool, loopback: float | None, cores: int) -> None:
         """Make the links and the loop."""
         topology, switches = self.topology, len(self._programs)
         nodes = self._switch_index | {name: switches + i for name, i in self._host_index.items()}
@@ -180,6 +189,7 @@ class VirtualNetwork:
             rates, models, [near.port == 0 for near, _ in ends], seed, [loopback or 0.0] * len(looped)
         )
         table = self.links.memory
+        table["near_node"] = [nodes[name] for name in (*(near.node for near, _ in ends), *looped)]
         table["far_node"] = [nodes[name] for name in (*(far.node for _, far in ends), *looped)]
         table["far_port"] = [*(far.port for _, far in ends), *[LOOPBACK_IN] * len(looped)]
         leaving = [(near.node, near.port) for near, _ in ends] + [(name, LOOPBACK_OUT) for name in looped]
@@ -191,12 +201,17 @@ class VirtualNetwork:
         self._priorities = PRIORITIES if priorities else int(any(model.pause for model in models))
         self._window = self.links.lookahead
         self._wakes = np.full(len(self._stations), NEVER)
-        self._faults = np.zeros(len(FAULTS), np.int64)
+        parts = divide(topology, 1 if self._observer else cores)
+        self._parts = parts.count
+        self._faults = np.zeros((parts.count, len(FAULTS)), np.int64)  # by part
+        part_of = np.array([*parts.switches, *parts.hosts], np.uint32)
+        first_hosts = np.array(parts.first_hosts, np.uint32)
         self._c = library()
         self._loop = self._c.loop_open(
             *(switches, len(self._stations), shape[1], link_at.ctypes.data),
             *(self._width, table.ctypes.data, len(ends), self._priorities),
             *(self._wakes.ctypes.data, self._faults.ctypes.data, self._window, coalescing),
+            *(parts.count, part_of.ctypes.data, first_hosts.ctypes.data),
         )
         if not self._loop:
             raise MemoryError(f"no memory for the network {topology.name}")
@@ -266,6 +281,9 @@ class VirtualNetwork:
             struct = found.as_struct() if found else None
             self._c.loop_set_station(self._loop, index, ctypes.addressof(struct) if struct else None)
         self._stations[index], self._in_c[index] = station, struct
+        self._in_python.discard(index)
+        if not struct:
+            self._in_python.add(index)
 
     def record(self, journal: Journal) -> None:
         """Call `journal` after each window with what becomes of each packet on links, NOTE [packets], by link in order.
@@ -279,7 +297,7 @@ class VirtualNetwork:
 
     def run(
         self,
-        until: Callable[[], bool] = lambda: False,
+        until: Callable[[], bool] | None = None,
         limit: float = math.inf,
         *,
         watched: NDArray[np.int64] | None = None,
@@ -287,10 +305,10 @@ class VirtualNetwork:
         """Run until a condition, tested after each window, holds.
 
         Args:
-            until: The condition.
+            until: The condition. None: run until `limit`, or until nothing more happens.
             limit: When to stop, in seconds.
-            watched: A number in an array [1]. If given, the condition changes only when the number does or when a host
-                wakes in Python, and need not be tested after other windows.
+            watched: A number in an array [1]. If given, the condition can only come true when the number becomes 0 or
+                when a host wakes in Python, and need not be tested after other windows.
 
         Returns:
             True if the condition holds. False if `limit` is reached, or nothing more will happen.
@@ -299,16 +317,43 @@ class VirtualNetwork:
             DeadlockError: Some links will never send again, because of pauses.
         """
         end = NEVER if limit == math.inf else round(limit * SECOND)
+        if until is None:
+            watched = np.ones(1, np.int64)
         if self._observer or self._journal or self.before_window or self._callbacks:
             watched = None
-        while not until():
-            if not (self._run_window(end) if watched is None else self._run_windows(end, watched)):
+        threads = self._cores > 1
+        if threads and (obstacle := self._obstacle(every_window=watched is None)):
+            self.one_core_because = self.one_core_because or obstacle
+            threads = False
+        while not (until and until()):
+            more = self._run_window(end) if watched is None else self._run_windows(end, watched, threads)
+            if not more:
                 self._look_for_deadlock()
                 return False
             if self.now >= self._look_at:
                 self._look_for_deadlock()
                 self._look_at = self.now + _LOOK
         return True
+
+    def _obstacle(self, *, every_window: bool) -> str | None:
+        """Return why several cores cannot share the work now, or None if they can.
+
+        Args:
+            every_window: Whether Python has something to do after each window.
+        """
+        if self._observer or self._journal:
+            return "every packet is recorded"
+        if self.before_window:
+            return "queues are sampled"
+        if self._callbacks:
+            return "Python runs the program of a switch"
+        if every_window:
+            return "Python decides after each window whether to continue"
+        if self._in_python:
+            return f"Python handles what arrives at {self.topology.hosts[min(self._in_python)].name}"
+        if self._parts == 1:
+            return "all hosts have the same leaf"
+        return None
 
     def _look_for_deadlock(self) -> None:
         if self._priorities and (circle := self._waiting().circle()):
@@ -335,7 +380,7 @@ class VirtualNetwork:
         """
         counts = self.links.counts
         of_links = {"pause": counts.pauses, "storm": counts.storms, "watchdog drop": counts.watchdog_drops}
-        faults = Counter(dict(zip(FAULTS.values(), self._faults.tolist(), strict=True)))
+        faults = Counter(dict(zip(FAULTS.values(), self._faults.sum(axis=0).tolist(), strict=True)))
         return faults + Counter({kind: int(count.sum()) for kind, count in of_links.items()})
 
     @property
@@ -377,6 +422,11 @@ class VirtualNetwork:
         return self._wakes_in_python + int(self._c.loop_turns(self._loop))
 
     @property
+    def barriers(self) -> int:
+        """Return how often cores have waited for one another: once in each window that several have shared."""
+        return int(self._c.loop_rounds(self._loop))
+
+    @property
     def hops(self) -> int:
         """Return the number of packets that have arrived at the far end of a link."""
         return int(self.links.counts.arrived.sum())
@@ -391,27 +441,38 @@ class VirtualNetwork:
         if self.before_window:
             self.before_window(begin)
         end, events = begin + self._window, c_void_p()
-        if count := self._c.loop_collect(self._loop, begin, ctypes.byref(events)):
-            if self._observer:
-                self._show(events, count, self._observer)
-            self._c.loop_deliver(self._loop)
+        count = self._c.loop_collect(self._loop, begin, ctypes.byref(events))
+        if self._observer and count:
+            self._show(events, count, self._observer)
+        self._c.loop_deliver(self._loop)
         taken = c_bool()
         self._run_hosts(self._c.loop_next_host(self._loop, end, ctypes.byref(taken)), end, taken)
-        if self._journal and (count := self._c.loop_take_notes(self._loop, ctypes.byref(events))):
-            assert events.value
-            notes = ctypes.string_at(events.value, count * NOTE.itemsize)
-            self._journal(np.frombuffer(notes, NOTE))
+        if self._journal:
+            for part in range(self._parts):
+                if count := self._c.loop_take_notes(self._loop, part, ctypes.byref(events)):
+                    assert events.value
+                    notes = ctypes.string_at(events.value, count * NOTE.itemsize)
+                    self._journal(np.frombuffer(notes, NOTE))
         self._check()
         return True
 
-    def _run_windows(self, limit: int, watched: NDArray[np.int64]) -> bool:
-        """Run windows until the number at `watched` changes, a host needs Python or links have to be looked at.
+    def _run_windows(self, limit: int, watched: NDArray[np.int64], threads: bool) -> bool:
+        """Run windows until the number at `watched` is 0, a host needs Python or links have to be looked at.
+
+        Args:
+            limit: When to stop, in picoseconds.
+            watched: The number [1].
+            threads: Whether each part runs on a thread.
 
         Returns:
             False if the next window begins at `limit` or later.
         """
         taken = c_bool()
-        host = self._c.loop_run(self._loop, limit, self._look_at, watched.ctypes.data, ctypes.byref(taken))
+        before = self._loop, limit, self._look_at, watched.ctypes.data
+        host = self._c.loop_run(*before, threads, ctypes.byref(taken))
+        if host == NO_THREADS:
+            self.one_core_because = self.one_core_because or f"the system refuses {self._parts} threads"
+            host = self._c.loop_run(*before, False, ctypes.byref(taken))
         self.now = max(self.now, self._c.loop_ended(self._loop))
         if host >= 0:
             self._run_hosts(host, self._c.loop_window_end(self._loop), taken)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from fanin.experiments.models.expected_sums import QuantizedSum, QuantizedSums
 from fanin.experiments.results.provenance import machine
 from fanin.native.files import write_json
+from fanin.simulator import VirtualNetwork
 from fanin.simulator.fabric import Cluster, load_switch
 from fanin.simulator.hosts.stations import Vector
 from fanin.simulator.job_spec import ClusterSpec
@@ -29,7 +31,7 @@ ROUNDS = 3  # the fastest counts
 SLAB = 1 << 14  # elements checked together: whole blocks
 
 
-HEADINGS = ("packet-hops", "s", "hops/s", "hops/\nCPU s", "MB", "virtual\nms", "sums")
+HEADINGS = ("cores", "packet-hops", "s", "hops/s", "hops/\nCPU s", "MB", "virtual\nms", "sums")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,16 @@ class BenchPoint:
     """One all-reduce. `seconds` and `processor_seconds` are real time of the run alone; memory is of the whole process.
 
     Attributes:
+        cores: How many cores could share the work.
+        barriers: How often cores have waited for one another.
         events: Packets that arrived and hosts that woke.
         exact: Whether every sum was exact, and bit for bit the same everywhere.
     """
 
     workers: int
     racks: int
+    cores: int
+    barriers: int
     elements: int
     virtual_seconds: float
     seconds: float
@@ -61,6 +67,7 @@ class BenchPoint:
     def cells(self) -> tuple[str, ...]:
         """Return the values below HEADINGS."""
         return (
+            str(self.cores),
             f"{self.packet_hops:,}",
             f"{self.seconds:.1f}",
             f"{self.packet_hops_per_second:,.0f}",
@@ -71,14 +78,15 @@ class BenchPoint:
         )
 
 
-def measure(workers: int, elements: int = ELEMENTS) -> BenchPoint:
+def measure(workers: int, elements: int = ELEMENTS, cores: int = 1) -> BenchPoint:
     """Run one all-reduce of `elements` float32 by `workers` workers, and check it."""
     racks = -(-workers // RACK)
     topology = leaf_spine(int(racks > 1), racks, workers // racks, rate=HOST_RATE, uplink_rate=UPLINK_RATE)
     inputs = [_input(rank, elements) for rank in range(workers)]
     spec = ClusterSpec(topology, window=WINDOW)
     exact = _exact(spec, inputs)
-    cluster = Cluster(spec, load_switch(), [inputs], in_place=True)
+    make_network = partial(VirtualNetwork, cores=cores)
+    cluster = Cluster(spec, load_switch(), [inputs], in_place=True, make_network=make_network)
     begun, begun_processor = time.perf_counter(), time.process_time()
     finished = cluster.run(limit=10.0)
     seconds, processor = time.perf_counter() - begun, time.process_time() - begun_processor
@@ -88,6 +96,8 @@ def measure(workers: int, elements: int = ELEMENTS) -> BenchPoint:
     return BenchPoint(
         workers=workers,
         racks=racks,
+        cores=cores,
+        barriers=network.barriers,
         elements=elements,
         virtual_seconds=max(s.ended[0] for s in cluster.stations) if finished else float("inf"),
         seconds=seconds,
@@ -123,21 +133,25 @@ def _input(rank: int, elements: int) -> Vector:
     return draw.random(elements, np.float32) * np.float32(2) - np.float32(1)
 
 
-def bench(workers: Sequence[int], progress: Callable[[BenchPoint], None]) -> list[BenchPoint]:
-    """Return a point for each number of workers, the fastest of ROUNDS."""
+def bench(workers: Sequence[int], cores: int, progress: Callable[[BenchPoint], None]) -> list[BenchPoint]:
+    """Return a point for each number of workers, the fastest of ROUNDS.
+
+    With several cores, there is another point for one core, and the two take turns.
+    """
     points = []
     for count in workers:
-        rounds = [_apart(count) for _ in range(ROUNDS)]
-        fastest = min(rounds, key=lambda point: point.processor_seconds)
-        points.append(replace(fastest, exact=all(point.exact for point in rounds)))
-        progress(points[-1])
+        rounds = [[_apart(count, several) for several in sorted({1, cores})] for _ in range(ROUNDS)]
+        for several in zip(*rounds, strict=True):
+            fastest = min(several, key=lambda point: point.processor_seconds)
+            points.append(replace(fastest, exact=all(point.exact for point in several)))
+            progress(points[-1])
     return points
 
 
-def _apart(workers: int) -> BenchPoint:
+def _apart(workers: int, cores: int) -> BenchPoint:
     """Measure in a separate process, so that the memory is only that of the run."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(measure, workers).result()
+        return pool.submit(measure, workers, ELEMENTS, cores).result()
 
 
 def write(points: Sequence[BenchPoint], folder: Path) -> None:

@@ -13,7 +13,7 @@ FLAGS = "-Og -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -W
 
 def sanitized_environment(cache: Path) -> dict[str, str] | None:
     """Return the environment of such a process, with its libraries in `cache`; None without sanitizers."""
-    libraries = [_library("libasan.so"), _library("libubsan.so")]
+    libraries = [compiler_library("libasan.so"), compiler_library("libubsan.so")]
     if None in libraries:
         return None
     return {
@@ -25,7 +25,7 @@ def sanitized_environment(cache: Path) -> dict[str, str] | None:
     }
 
 
-def _library(name: str) -> Path | None:
+def compiler_library(name: str) -> Path | None:
     """Return the path of one of the compiler's libraries."""
     command = [os.environ.get("CC", "cc"), f"-print-file-name={name}"]
     found = Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 
@@ -56,6 +57,7 @@ def run_virtual(
     prepare: Callable[[Cluster], None] = lambda _: None,
     observer: Observer | None = None,
     make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
+    cores: int = 1,
 ) -> Measured:
     """Run a point and check every sum.
 
@@ -67,6 +69,8 @@ def run_virtual(
         prepare: Called before the run to add more to the network, such as other jobs.
         observer: Called with everything that arrives.
         make_network: Builds the network, with the arguments of VirtualNetwork.
+        cores: How many cores draw vectors, if the protocol does not draw its own. How many share the network is
+            make_network's affair.
 
     Raises:
         TraceError: If the trace of a training cannot be read.
@@ -77,7 +81,7 @@ def run_virtual(
         PythonFileError: If the user's worker or controller fails.
     """
     use(settings.algorithm)
-    return _run_table(settings, switch) or _run_job(settings, switch, prepare, observer, make_network)
+    return _run_table(settings, switch) or _run_job(settings, switch, prepare, observer, make_network, cores)
 
 
 def _run_table(settings: Settings, switch: Engine) -> Measured | None:
@@ -105,12 +109,13 @@ def _run_job(
     prepare: Callable[[Cluster], None],
     observer: Observer | None,
     make_network: Callable[..., VirtualNetwork],
+    cores: int,
 ) -> Measured:
     """Run a job of all-reduces, and everything that its point puts next to it."""
     oracle = _oracle(settings, settings.algorithm)
     barrier = [np.zeros(1, np.float32) for _ in settings.members]
     inputs, promises = [], []
-    for vectors in _vectors(settings):
+    for vectors in _vectors(settings, cores):
         inputs += [[x.copy() for x in barrier]]
         for part in buckets(settings):
             own = [x[part] for x in vectors]
@@ -352,9 +357,15 @@ def _congestion_window(statistics: Statistics) -> float | None:
     return statistics.congestion_window if isinstance(statistics, InNetworkStatistics) else None
 
 
-def _vectors(settings: Settings) -> Iterator[list[Vector]]:
-    """Yield a vector of each worker for each all-reduce, the same as live workers draw (worker.py)."""
+def _vectors(settings: Settings, cores: int = 1) -> Iterator[list[Vector]]:
+    """Yield a vector of each worker for each all-reduce, the same as live workers draw (worker.py).
+
+    Each worker has its own generator, so several cores draw the same vectors as one.
+    """
     assert settings.elements is not None
+    protocol, elements, sparsity = settings.implementation, settings.elements, settings.sparsity
     draws = [np.random.default_rng((settings.seed, rank)) for rank in range(len(settings.members))]
-    for _ in range(settings.repetitions):
-        yield [settings.implementation.vector(draw, settings.elements, settings.sparsity) for draw in draws]
+    with ThreadPoolExecutor(cores) as pool:  # makes threads only if it is used
+        each = map if cores == 1 or protocol.draws_vectors else pool.map
+        for _ in range(settings.repetitions):
+            yield list(each(lambda draw: protocol.vector(draw, elements, sparsity), draws))

@@ -9,6 +9,7 @@ import typer
 
 from fanin.experiments.scenario.tools import Compiler, SwitchKind
 from fanin.options import (
+    MOST_CORES,
     Changes,
     ControllerFile,
     PointsAsJson,
@@ -38,6 +39,14 @@ def run(
     controller: ControllerFile = None,
     worker: WorkerFile = None,
     results: Results = None,
+    cores: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=MOST_CORES,
+            help="Number of cores that may share the work of one point in virtual time; results do not depend on it",
+        ),
+    ] = 1,
     as_json: PointsAsJson = False,
     _schema: Annotated[
         bool,
@@ -61,4 +70,9 @@ def run(
 
     chosen = [f"{key}={value}" for key, value in (("switch", switch), ("compiler", compiler)) if value]
     said = [*changes, *chosen, *brought(program=program, controller=controller, worker=worker)]
-    run_scenario("run", scenario, load("run", scenario, said), said, results, afresh=True, as_json=as_json)
+    run_scenario(
+        *("run", scenario, load("run", scenario, said), said, results),
+        afresh=True,
+        cores_each=cores,
+        as_json=as_json,
+    )

@@ -267,8 +267,9 @@ void remove_card(struct loop *l, uint32_t host)
 }
 
 /* Gives a host a worker with a network card, instead of a station. `settings` is Python's memory. */
-void loop_set_card(struct loop *l, uint32_t host, struct card_settings *settings)
+void loop_set_card(struct loop *first, uint32_t host, struct card_settings *settings)
 {
+    struct loop *l = part_of_host(first, host);
     loop_set_station(l, host, NULL);
     struct card *card = calloc(1, sizeof *card);
     if (!card) {

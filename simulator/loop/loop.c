@@ -12,7 +12,7 @@ SHARE_STRUCT(link,
              FIELD(xoff) FIELD(xon) FIELD(detection) FIELD(restoration) FIELD(action) FIELD(key)
              FIELD(mark_probability) FIELD(loss) FIELD(corruption) FIELD(duplication) FIELD(reordering) FIELD(displacement) FIELD(jitter)
              FIELD(burst_begin) FIELD(burst_end) FIELD(burst_loss)
-             FIELD(faulty) FIELD(bursts) FIELD(far_node) FIELD(far_port)
+             FIELD(faulty) FIELD(bursts) FIELD(near_node) FIELD(far_node) FIELD(far_port)
              FIELD(free_at) FIELD(last_arrival) FIELD(numbered) FIELD(in_burst) FIELD(joined) FIELD(acts_at) FIELD(queued_bytes)
              FIELD(packets) FIELD(bytes) FIELD(arrived) FIELD(busy) FIELD(waited) FIELD(queue_area)
              FIELD(longest_queue) FIELD(queue_drops) FIELD(lost) FIELD(marks)
@@ -48,7 +48,7 @@ SHARE_NUMBER(WATCHDOG);
 
 enum { HOST_PORT = 0 };
 
-void loop_close(struct loop *l)
+static void close_part(struct loop *l)
 {
     for (uint32_t i = 0; i < l->rows.slab_count; i++)
         free(l->rows.slabs[i]);
@@ -57,18 +57,8 @@ void loop_close(struct loop *l)
     free(l->rows.free);
     free(l->rows.waits);
     close_calendar(l);
-    for (uint32_t i = 0; l->programs && i < l->switches; i++)
-        free(l->programs[i].links);
-    free(l->programs);
-    for (uint32_t i = 0; l->hosts && i < l->host_count; i++) {
-        free(l->hosts[i].inbox.at);
-        free(l->hosts[i].stalls);
-        free(l->hosts[i].card);
-    }
-    free(l->hosts);
     free(l->arrived.at);
     free(l->copies.at);
-    free(l->queues);
     free(l->signals.at);
     free(l->sent.at);
     free(l->changes.at);
@@ -82,59 +72,101 @@ void loop_close(struct loop *l)
         before = b->made_before;
         free(b);
     }
+    free(l->leaving);
+    free(l->coming);
     free(l->nodes);
     free(l->ends);
     free(l);
 }
 
-/* Makes a network whose packets have up to `longest` bytes. Nodes are numbered, switches first. `link_at` [nodes, ports] is
- * the link that leaves a node at a port, or -1. `priorities` is the number of queues of each link, or 0 for links without
- * queues by priority. Returns NULL if there is no memory. */
-struct loop *loop_open(uint32_t switches, uint32_t hosts, uint32_t ports, const int32_t *link_at, uint32_t longest,
-                       struct link *links, uint32_t link_count, uint32_t priorities, int64_t *wakes, int64_t *faults,
-                       int64_t window, int64_t coalescing)
+/* Lists the links of a part. Returns false if there is no memory. */
+static bool list_links(struct loop *l)
 {
-    struct loop *l = calloc(1, sizeof *l);
-    if (!l)
-        return NULL;
-    l->rows.width = (longest + 63) / 64 * 64;
-    l->links = links;
-    l->link_count = link_count;
-    l->priorities = priorities;
-    l->wakes = wakes;
-    l->faults = faults;
-    l->window = window;
-    l->coalescing = coalescing;
-    l->switches = switches;
-    l->host_count = hosts;
-    l->ports = ports;
-    l->node_count = switches + hosts;
-    l->programs = calloc(switches + 1, sizeof *l->programs);
-    l->hosts = calloc(hosts + 1, sizeof *l->hosts);
-    l->nodes = calloc(l->node_count, sizeof *l->nodes);
-    l->ends = calloc(l->node_count, sizeof *l->ends);
-    l->queues = calloc((size_t)link_count * priorities + 1, sizeof *l->queues);
-    l->failed = !l->programs || !l->hosts || !l->nodes || !l->ends || !l->queues;
-    for (uint32_t i = 0; !l->failed && i < switches; i++) {
-        size_t size = ports * sizeof *link_at;
-        if ((l->programs[i].links = malloc(size)))
-            memcpy(l->programs[i].links, link_at + (size_t)i * ports, size);
-        else
-            l->failed = true;
+    l->leaving = calloc((size_t)l->link_count + 1, sizeof *l->leaving);
+    l->coming = calloc((size_t)l->link_count + 1, sizeof *l->coming);
+    if (!l->leaving || !l->coming)
+        return false;
+    for (uint32_t i = 0; i < l->link_count; i++) {
+        if (l->team->part_of[l->links[i].near_node] == l->number)
+            l->leaving[l->leaving_count++] = i;
+        if (l->team->part_of[l->links[i].far_node] == l->number)
+            l->coming[l->coming_count++] = i;
     }
-    if (l->failed) {
-        loop_close(l);
+    return true;
+}
+
+void loop_close(struct loop *l)
+{
+    struct team *t = l->team;
+    for (uint32_t i = 0; i < t->count; i++)
+        close_part(t->parts[i]);
+    close_team(t);
+}
+
+/* Makes a network whose packets have up to `longest` bytes, and returns its first part. Nodes are numbered, switches first.
+ * `link_at` [nodes, ports] is the link that leaves a node at a port, or -1. `priorities` is the number of queues of each link, or
+ * 0 for links without queues by priority. `part_of` [nodes] says which of the `parts` has a node; the hosts of part i are those
+ * from first_hosts[i] to first_hosts[i + 1]. `faults` has the counts of each part. Returns NULL if there is no memory. */
+struct loop *loop_open(uint32_t switches, uint32_t hosts, uint32_t ports, const int32_t *link_at, uint32_t longest,
+                       struct link *links, uint32_t link_count, uint32_t priorities, int64_t *wakes,
+                       int64_t (*faults)[FAULTS], int64_t window, int64_t coalescing, uint32_t parts,
+                       const uint32_t *part_of, const uint32_t *first_hosts)
+{
+    struct team *t = open_team(switches, hosts, parts, part_of);
+    if (!t)
+        return NULL;
+    t->queues = calloc((size_t)link_count * priorities + 1, sizeof *t->queues);
+    bool failed = !t->queues;
+    for (uint32_t i = 0; !failed && i < switches; i++) {
+        size_t size = ports * sizeof *link_at;
+        if ((t->programs[i].links = malloc(size)))
+            memcpy(t->programs[i].links, link_at + (size_t)i * ports, size);
+        else
+            failed = true;
+    }
+    uint32_t nodes = switches + hosts;
+    for (t->count = 0; !failed && t->count < parts; t->count++) {
+        struct loop *l = calloc(1, sizeof *l);
+        if (!(t->parts[t->count] = l))
+            break;
+        l->team = t;
+        l->number = t->count;
+        l->first_host = first_hosts[t->count];
+        l->end_host = first_hosts[t->count + 1];
+        l->pending = -1;
+        l->first_parcel = NEVER;
+        l->rows.width = (longest + 63) / 64 * 64;
+        l->links = links;
+        l->link_count = link_count;
+        l->priorities = priorities;
+        l->wakes = wakes;
+        l->faults = faults[t->count];
+        l->window = window;
+        l->coalescing = coalescing;
+        l->ports = ports;
+        l->node_count = nodes;
+        l->programs = t->programs;
+        l->hosts = t->hosts;
+        l->queues = t->queues;
+        l->nodes = calloc(nodes, sizeof *l->nodes);
+        l->ends = calloc(nodes, sizeof *l->ends);
+        failed = !l->nodes || !l->ends || !list_links(l);
+    }
+    if (failed || t->count < parts) {
+        for (uint32_t i = 0; i < t->count; i++)
+            close_part(t->parts[i]);
+        close_team(t);
         return NULL;
     }
     for (uint32_t i = 0; i < link_count; i++)
         links[i].acts_at = NEVER;
     for (size_t i = 0; i < (size_t)link_count * priorities; i++)
-        l->queues[i].first = l->queues[i].last = NOBODY;
+        t->queues[i].first = t->queues[i].last = NOBODY;
     for (uint32_t i = 0; i < hosts; i++) {
-        l->hosts[i].timer = wakes[i] = NEVER;
-        l->hosts[i].link = (uint32_t)link_at[(size_t)(switches + i) * ports + HOST_PORT];
+        t->hosts[i].timer = wakes[i] = NEVER;
+        t->hosts[i].link = (uint32_t)link_at[(size_t)(switches + i) * ports + HOST_PORT];
     }
-    return l;
+    return t->parts[0];
 }
 
 void loop_set_program(struct loop *l, uint32_t node, run_function *run, void *state)
@@ -143,20 +175,50 @@ void loop_set_program(struct loop *l, uint32_t node, run_function *run, void *st
     l->programs[node].state = state;
 }
 
-bool loop_failed(const struct loop *l) { return l->failed; }
+bool loop_failed(const struct loop *l)
+{
+    bool failed = false;
+    for (uint32_t i = 0; i < l->team->count; i++)
+        failed |= l->team->parts[i]->failed;
+    return failed;
+}
 
-uint32_t loop_too_long(const struct loop *l) { return l->too_long; }
-
-/* How often hosts have woken and C has done everything without Python. */
-uint64_t loop_turns(const struct loop *l) { return l->turns; }
+/* The length of a packet that left a switch and fits no row, or 0. */
+uint32_t loop_too_long(const struct loop *l)
+{
+    uint32_t length = 0;
+    for (uint32_t i = 0; i < l->team->count; i++)
+        length = l->team->parts[i]->too_long > length ? l->team->parts[i]->too_long : length;
+    return length;
+}
 
 /* The length of a frame that a worker with a card sent and that is too long, or 0. */
-uint32_t loop_too_long_sent(const struct loop *l) { return l->too_long_sent; }
+uint32_t loop_too_long_sent(const struct loop *l)
+{
+    uint32_t length = 0;
+    for (uint32_t i = 0; i < l->team->count; i++)
+        length = l->team->parts[i]->too_long_sent > length ? l->team->parts[i]->too_long_sent : length;
+    return length;
+}
+
+/* How often hosts have woken and C has done everything without Python. */
+uint64_t loop_turns(const struct loop *l)
+{
+    uint64_t turns = 0;
+    for (uint32_t i = 0; i < l->team->count; i++)
+        turns += l->team->parts[i]->turns;
+    return turns;
+}
 
 /* How many packets have been given to links and have not been processed. */
 uint64_t loop_in_use(const struct loop *l)
 {
-    return (uint64_t)l->rows.slab_count * SLAB_ROWS - l->rows.left - l->rows_with_cards;
+    uint64_t in_use = 0;
+    for (uint32_t i = 0; i < l->team->count; i++) {
+        const struct loop *part = l->team->parts[i];
+        in_use += (uint64_t)part->rows.slab_count * SLAB_ROWS - part->rows.left - part->rows_with_cards;
+    }
+    return in_use;
 }
 
 /* -- what arrives in a window ---------------------------------------------------------------------------------------- */
@@ -223,16 +285,17 @@ bool make_scratch(struct loop *l, size_t count)
     return true;
 }
 
-/* Collects what arrives in the window that begins at `begin`, in order, and returns the number of `events`. */
-uint64_t loop_collect(struct loop *l, int64_t begin, struct event **events)
+/* Collects what arrives in a part in the window that begins at `begin`, in order. */
+static void collect(struct loop *l, int64_t begin)
 {
     for (size_t i = 0; i < l->node_touched; i++)
         l->ends[l->nodes[i]] = 0;
     l->node_touched = l->arrived.end = 0;
-    l->next_host = 0;
+    l->next_host = l->first_host;
+    l->first_parcel = NEVER;
     struct window *w = next_window(l);
     if (!w || w->number * l->window != begin || !make_scratch(l, w->events.end))
-        return 0;
+        return;
     l->arrived = take_window(l);
     struct event *arrived = l->arrived.at;
     size_t count = l->arrived.end;
@@ -257,8 +320,16 @@ uint64_t loop_collect(struct loop *l, int64_t begin, struct event **events)
         sort_events(arrived + start, l->scratch, end - start);
         start = end;
     }
-    *events = arrived;
-    return count;
+}
+
+/* Collects what arrives in the window that begins at `begin`, and returns the number of `events`. They are those of the first part. */
+uint64_t loop_collect(struct loop *l, int64_t begin, struct event **events)
+{
+    struct team *t = l->team;
+    for (uint32_t i = 0; i < t->count; i++)
+        collect(t->parts[i], begin);
+    *events = l->arrived.at;
+    return l->arrived.end;
 }
 
 /* Copies the lengths of collected packets, and the bytes of each into a row of `width`. */
@@ -345,23 +416,37 @@ static void take_in(struct loop *l, uint32_t number, const struct event *events,
         set_wake(l, number);
 }
 
-/* Delivers what has been collected to the nodes. */
-void loop_deliver(struct loop *l)
+/* Delivers what has been collected in a part to its nodes. */
+static void deliver(struct loop *l)
 {
+    uint32_t switches = l->team->switches;
     size_t start = 0;
     for (size_t i = 0; i < l->node_touched; i++) {
         uint32_t node = l->nodes[i];
         size_t end = l->ends[node];
-        if (node < l->switches) {
+        if (node < switches) {
             l->program = l->programs + node;
             l->next = l->arrived.at + start;
             l->last = l->arrived.at + end;
             l->program->run(l->program->state, next_packet, send_from_switch, l);
         } else {
-            take_in(l, node - l->switches, l->arrived.at + start, end - start);
+            take_in(l, node - switches, l->arrived.at + start, end - start);
         }
         start = end;
     }
+}
+
+void loop_deliver(struct loop *l)
+{
+    for (uint32_t i = 0; i < l->team->count; i++)
+        deliver(l->team->parts[i]);
+}
+
+/* Collects and delivers what arrives in a part in a window. */
+void bring_in(struct loop *l, int64_t begin)
+{
+    collect(l, begin);
+    deliver(l);
 }
 
 void loop_set_timer(struct loop *l, uint32_t host, int64_t at)
@@ -384,8 +469,9 @@ void loop_set_stalls(struct loop *l, uint32_t host, const int64_t (*stalls)[2], 
 }
 
 /* Gives a host another station, which has received nothing so far. `station` is Python's memory, or NULL. */
-void loop_set_station(struct loop *l, uint32_t host, struct station *station)
+void loop_set_station(struct loop *first, uint32_t host, struct station *station)
 {
+    struct loop *l = part_of_host(first, host);
     struct events *inbox = &l->hosts[host].inbox;
     for (; inbox->first < inbox->end; inbox->first++)
         free_row(l, inbox->at[inbox->first].row);
@@ -394,11 +480,10 @@ void loop_set_station(struct loop *l, uint32_t host, struct station *station)
     l->hosts[host].station = station;
 }
 
-/* Returns the next host that wakes before `end` and needs Python, or -1. `taken` is whether C has already received what
- * arrived. */
-int64_t loop_next_host(struct loop *l, int64_t end, bool *taken)
+/* Returns the next host of a part that wakes before `end` and needs Python, or -1. */
+int64_t next_host(struct loop *l, int64_t end)
 {
-    for (; l->next_host < l->host_count; l->next_host++) {
+    for (; l->next_host < l->end_host; l->next_host++) {
         uint32_t host = l->next_host;
         while (l->wakes[host] < end) {
             if (!l->hosts[host].present) {
@@ -411,11 +496,26 @@ int64_t loop_next_host(struct loop *l, int64_t end, bool *taken)
                 continue;
             }
             enum outcome outcome = l->hosts[host].station ? wake_station(l, host, l->wakes[host]) : UNTOUCHED;
-            *taken = outcome == TAKEN;
+            l->taken = outcome == TAKEN;
             if (outcome != DONE)
                 return host;
             l->turns++;
         }
+    }
+    return -1;
+}
+
+/* Returns the next host that wakes before `end` and needs Python, or -1. `taken` is whether C has already received what
+ * arrived. */
+int64_t loop_next_host(struct loop *l, int64_t end, bool *taken)
+{
+    for (uint32_t i = 0; i < l->team->count; i++) {
+        struct loop *part = l->team->parts[i];
+        int64_t host = part->pending >= 0 ? part->pending : next_host(part, end);
+        part->pending = -1;
+        *taken = part->taken;
+        if (host >= 0)
+            return host;
     }
     return -1;
 }
@@ -431,8 +531,9 @@ uint64_t loop_waiting(const struct loop *l, uint32_t host, int64_t now)
 }
 
 /* Takes the first `count` of them; see loop_read(). */
-void loop_take(struct loop *l, uint32_t host, uint64_t count, uint8_t *rows, int64_t *lengths, uint64_t width)
+void loop_take(struct loop *first, uint32_t host, uint64_t count, uint8_t *rows, int64_t *lengths, uint64_t width)
 {
+    struct loop *l = part_of_host(first, host);
     struct events *inbox = &l->hosts[host].inbox;
     loop_read(l, inbox->at + inbox->first, count, rows, lengths, width);
     for (uint64_t i = 0; i < count; i++)
@@ -440,8 +541,9 @@ void loop_take(struct loop *l, uint32_t host, uint64_t count, uint8_t *rows, int
 }
 
 /* Sends `count` frames of `length` bytes, one after another in memory. */
-void loop_send(struct loop *l, uint32_t host, const uint8_t *frames, uint64_t count, uint32_t length, int64_t now)
+void loop_send(struct loop *first, uint32_t host, const uint8_t *frames, uint64_t count, uint32_t length, int64_t now)
 {
+    struct loop *l = part_of_host(first, host);
     for (uint32_t row; count && add_row(l, length, &row); count--, frames += length) {
         memcpy(row_bytes(&l->rows, row), frames, length);
         send_packet(l, l->hosts[host].link, now, row, NOBODY);
@@ -489,33 +591,27 @@ void note_arrivals(struct loop *l, int64_t end, int64_t copy_end)
     }
 }
 
-void loop_record(struct loop *l) { l->recording = true; }
-
-/* Returns how many notes there are since the last call. */
-uint64_t loop_take_notes(struct loop *l, struct note **notes)
+void loop_record(struct loop *l)
 {
-    uint64_t count = l->note_count;
-    *notes = l->notes;
-    l->note_count = 0;
+    for (uint32_t i = 0; i < l->team->count; i++)
+        l->team->parts[i]->recording = true;
+}
+
+/* Returns how many notes of a part there are since the last call. */
+uint64_t loop_take_notes(struct loop *l, uint32_t part, struct note **notes)
+{
+    struct loop *of = l->team->parts[part];
+    uint64_t count = of->note_count;
+    *notes = of->notes;
+    of->note_count = 0;
     return count;
 }
 
-/* Ends a window. */
-void loop_end(struct loop *l, int64_t end)
+/* Returns when the next window begins in which something happens in a part, or NEVER. */
+static int64_t next_time(const struct loop *l)
 {
-    if (l->priorities)
-        run_queues(l, end);
-    for (; l->copies.first < l->copies.end; l->copies.first++)
-        schedule(l, l->copies.at[l->copies.first]);
-    l->copies.first = l->copies.end = 0;
-    l->ended = end;
-}
-
-/* Returns when the next window begins in which something happens, or NEVER. */
-int64_t loop_next_time(const struct loop *l)
-{
-    int64_t due = NEVER;
-    for (uint32_t i = 0; i < l->host_count; i++)
+    int64_t due = l->first_parcel;
+    for (uint32_t i = l->first_host; i < l->end_host; i++)
         due = l->wakes[i] < due ? l->wakes[i] : due;
     if (l->priorities) {
         int64_t act = queues_act_at(l);
@@ -526,34 +622,34 @@ int64_t loop_next_time(const struct loop *l)
     return w && w->number * l->window < due ? w->number * l->window : due;
 }
 
-enum { RUN_AT_ONCE = 10000 }; /* windows, after which Python may be interrupted */
-enum { TO_CHECK = -1, AT_LIMIT = -2 };
-
-/* Runs window after window, and returns AT_LIMIT before one that begins at `limit` or later. Before that, it returns the first
- * host that needs Python, see loop_next_host(), in a window that loop_end() has to end; or TO_CHECK after a window if the number
- * at `watched` has changed, if it ends at `look_at` or later, after many windows, or after a failure. */
-int64_t loop_run(struct loop *l, int64_t limit, int64_t look_at, const int64_t *watched, bool *taken)
+int64_t loop_next_time(const struct loop *l)
 {
-    const int64_t before = *watched;
-    for (int windows = 0; windows < RUN_AT_ONCE; windows++) {
-        int64_t begin = loop_next_time(l);
-        if (begin >= limit)
-            return AT_LIMIT;
-        struct event *events;
-        if (loop_collect(l, begin, &events))
-            loop_deliver(l);
-        l->window_end = begin < NEVER - l->window ? begin + l->window : NEVER;
-        int64_t host = loop_next_host(l, l->window_end, taken);
-        if (host >= 0)
-            return host;
-        loop_end(l, l->window_end);
-        if (*watched != before || l->ended >= look_at || l->failed || l->too_long || l->too_long_sent)
-            break;
+    int64_t next = NEVER;
+    for (uint32_t i = 0; i < l->team->count; i++) {
+        int64_t here = next_time(l->team->parts[i]);
+        next = here < next ? here : next;
     }
-    return TO_CHECK;
+    return next;
 }
 
-/* The end of the window in hand, and of the last one that has ended. */
-int64_t loop_window_end(const struct loop *l) { return l->window_end; }
+/* Ends a window of a part. */
+void end_window(struct loop *l, int64_t end)
+{
+    if (l->priorities)
+        run_queues(l, end);
+    for (; l->copies.first < l->copies.end; l->copies.first++)
+        schedule(l, l->copies.at[l->copies.first]);
+    l->copies.first = l->copies.end = 0;
+    l->next_time = next_time(l);
+}
 
-int64_t loop_ended(const struct loop *l) { return l->ended; }
+/* Ends a window. */
+void loop_end(struct loop *l, int64_t end)
+{
+    struct team *t = l->team;
+    for (uint32_t i = 0; i < t->count; i++)
+        end_window(t->parts[i], end);
+    if (t->count > 1)
+        exchange_parcels(t);
+    t->ended = end;
+}

@@ -1,9 +1,11 @@
-/* The parts of a network in virtual time: rows for packets, links, windows of events, hosts. ../compiled.py declares the
+/* What a network in virtual time consists of: rows for packets, links, windows of events, hosts. ../compiled.py declares the
  * structs that Python shares. Times are in picoseconds. */
 
 #ifndef TOPOLOGIES_LOOP_H
 #define TOPOLOGIES_LOOP_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -79,7 +81,7 @@ struct link {
     uint64_t key;
     double mark_probability, loss, corruption, duplication, reordering, displacement, jitter;
     double burst_begin, burst_end, burst_loss;
-    int64_t faulty, bursts, far_node, far_port;
+    int64_t faulty, bursts, near_node, far_node, far_port;
     int64_t free_at, last_arrival, numbered, in_burst, joined, acts_at; /* `acts_at`: by itself, see queues.c */
     int64_t queued_bytes; /* bytes in its queues, where it has some */
     int64_t packets, bytes, arrived, busy, waited, queue_area, longest_queue, queue_drops, lost, marks; /* LinkCounts of links.py */
@@ -179,20 +181,58 @@ struct program {
     int32_t *links; /* by port; -1: none */
 };
 
+/* What one part of a network gives another in a window: packets, whose events have their length for a `row`, with their `bytes` one
+ * after another; and pause frames. */
+struct parcels {
+    struct events packets, signals;
+    uint8_t *bytes;
+    size_t used, room;
+};
+
+/* The parts of a network, each of which a core can run, and how far they have come (parts.c). */
+struct team {
+    struct loop **parts;
+    uint32_t count, switches, host_count;
+    struct program *programs; /* by switch */
+    struct host *hosts;
+    struct queue *queues;
+    uint32_t *part_of;       /* by node */
+    struct parcels *parcels; /* [2][from][to]; `filled` of the two is filled in this window, and the other one emptied */
+    uint32_t filled;
+    int64_t begin, window_end, ended; /* of the window in hand; end of the last one that has ended */
+    /* One call of loop_run(): */
+    int64_t limit, look_at, outcome;
+    const int64_t *watched;
+    uint32_t windows;
+    bool stopped;            /* no thread begins another window */
+    pthread_mutex_t lock;
+    pthread_cond_t next_round;
+    atomic_uint arrived;     /* threads that have come to the end of the window */
+    atomic_ullong round;     /* how often all have */
+};
+
+/* A part of a network: the switches and hosts that one core runs. The links are common to all parts; the part of a link's near
+ * end changes its state and its counts. */
 struct loop {
+    struct team *team;
+    uint32_t number, first_host, end_host; /* of this part */
+    int64_t next_time;    /* when the next window begins in which something happens here, or because of what was sent here */
+    int64_t first_parcel; /* when the first thing arrives that this part has given others in this window */
+    int64_t pending;      /* a host that needs Python in this window, or -1 */
+    bool taken;           /* whether C has already received what arrived there */
     struct rows rows;
     struct link *links; /* Python's memory; behind `link_count` there are those of loopback ports */
     struct calendar calendar;
-    struct program *programs;
+    struct program *programs; /* the team's, as the next one */
     struct host *hosts;
-    int64_t *wakes; /* of the hosts, Python's memory */
-    int64_t *faults; /* the same, by kind */
+    int64_t *wakes;  /* of the hosts, Python's memory */
+    int64_t *faults; /* of this part, by kind, Python's memory */
     int64_t window, coalescing;
-    int64_t window_end, ended; /* of the window in hand; of the last one that has ended */
-    uint32_t switches, host_count, node_count, ports;
+    uint32_t node_count, ports;
     /* Queues by priority; `priorities` is 0 without them, and packets are sent immediately. */
     uint32_t link_count, priorities;
-    struct queue *queues;   /* by link, then priority */
+    struct queue *queues;   /* the team's; by link, then priority */
+    uint32_t *leaving, *coming, leaving_count, coming_count; /* links whose near end, and whose far end, is in this part */
     int64_t queues_ended;   /* the last window */
     struct events signals;  /* pause frames on their way */
     struct events sent;     /* this window */
@@ -230,6 +270,20 @@ bool add_row(struct loop *l, uint32_t length, uint32_t *row);
 void free_row(struct loop *l, uint32_t row);
 void add_event(struct loop *l, struct events *events, struct event event);
 void schedule(struct loop *l, struct event event);
+struct team *open_team(uint32_t switches, uint32_t hosts, uint32_t count, const uint32_t *part_of);
+void close_team(struct team *t);
+bool give_parcel(struct loop *l, struct event event);
+void send_signal(struct loop *l, struct event signal);
+struct loop *part_of_link(struct loop *l, uint32_t link);
+void take_parcels(struct loop *l);
+void exchange_parcels(struct team *t);
+struct loop *part_of_host(struct loop *l, uint32_t host);
+void bring_in(struct loop *l, int64_t begin);
+int64_t next_host(struct loop *l, int64_t end);
+void end_window(struct loop *l, int64_t end);
+int64_t loop_next_time(const struct loop *l);
+int64_t loop_next_host(struct loop *l, int64_t end, bool *taken);
+void loop_end(struct loop *l, int64_t end);
 struct window *next_window(const struct loop *l);
 struct events take_window(struct loop *l);
 void close_calendar(struct loop *l);
@@ -248,7 +302,7 @@ void note(struct loop *l, const struct note *note, uint32_t row);
 void note_arrivals(struct loop *l, int64_t end, int64_t copy_end);
 int64_t queues_act_at(const struct loop *l);
 int64_t not_before(double seconds);
-void loop_set_station(struct loop *l, uint32_t host, struct station *station);
+void loop_set_station(struct loop *first, uint32_t host, struct station *station);
 void wake_card(struct loop *l, uint32_t host, int64_t now);
 void remove_card(struct loop *l, uint32_t host);
 enum outcome wake_station(struct loop *l, uint32_t host, int64_t now);

@@ -123,9 +123,11 @@ static struct window *open_window(struct loop *l, int64_t number)
     return w;
 }
 
-/* Files a packet under the window in which it arrives. */
+/* Files a packet under the window in which it arrives, in the part of the node at which it does. */
 void schedule(struct loop *l, struct event event)
 {
+    if (l->team->count > 1 && give_parcel(l, event))
+        return;
     struct calendar *c = &l->calendar;
     int64_t number = event.time / l->window;
     struct window *w = c->latest;

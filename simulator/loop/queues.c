@@ -199,8 +199,8 @@ static void count_held(struct loop *l)
         }
         bool told = q->held > k->xoff || (q->told && q->held > k->xon);
         if (told != q->told || (again && told))
-            add_event(l, &l->signals, (struct event){time + k->delay, lane / l->priorities,
-                                                     PAUSE_FRAME | (told ? WAIT : 0) | lane % l->priorities});
+            send_signal(l, (struct event){time + k->delay, lane / l->priorities,
+                                          PAUSE_FRAME | (told ? WAIT : 0) | lane % l->priorities});
         q->told = told;
     }
     l->changes.end = 0;
@@ -214,16 +214,15 @@ static bool is_lost_with_link(const struct link *k, int64_t arrives)
 /* A link that goes down releases its queues, as a pause frame does; when it is up again, the pauses are repeated. */
 static void go_down_and_up(struct loop *l, int64_t end)
 {
-    for (uint32_t link = 0; link < l->link_count; link++) {
-        const struct link *k = l->links + link;
-        bool down = k->down_from >= l->queues_ended && k->down_from < end;
-        bool up = k->down_until >= l->queues_ended && k->down_until < end;
-        for (uint32_t p = 0; p < l->priorities; p++) {
-            if (down)
-                add_event(l, &l->happening, (struct event){k->down_from, link, PAUSE_FRAME | p});
-            if (up)
-                add_event(l, &l->changes, (struct event){k->down_until, link * l->priorities + p, 0});
-        }
+    for (uint32_t i = 0; i < l->leaving_count; i++) {
+        int64_t down = l->links[l->leaving[i]].down_from;
+        for (uint32_t p = 0; down >= l->queues_ended && down < end && p < l->priorities; p++)
+            add_event(l, &l->happening, (struct event){down, l->leaving[i], PAUSE_FRAME | p});
+    }
+    for (uint32_t i = 0; i < l->coming_count; i++) {
+        int64_t up = l->links[l->coming[i]].down_until;
+        for (uint32_t p = 0; up >= l->queues_ended && up < end && p < l->priorities; p++)
+            add_event(l, &l->changes, (struct event){up, l->coming[i] * l->priorities + p, 0});
     }
 }
 
@@ -264,11 +263,13 @@ void run_queues(struct loop *l, int64_t end)
             join(l, event->link, event->time, event->row);
         l->links[event->link].acts_at = soonest(l, event->link, &priority);
     }
-    for (uint32_t link = 0; link < l->link_count; link++)
+    for (uint32_t i = 0; i < l->leaving_count; i++) {
+        uint32_t link = l->leaving[i];
         if (l->links[link].acts_at < end) {
             advance(l, link, end);
             l->links[link].acts_at = soonest(l, link, &priority);
         }
+    }
     l->queues_ended = end;
     count_held(l);
 }
@@ -279,10 +280,14 @@ static int64_t not_passed(const struct loop *l, int64_t time) { return time >= l
 int64_t queues_act_at(const struct loop *l)
 {
     int64_t found = NEVER;
-    for (const struct link *k = l->links; k < l->links + l->link_count; k++) {
+    for (uint32_t i = 0; i < l->leaving_count; i++) {
+        const struct link *k = l->links + l->leaving[i];
+        int64_t down = not_passed(l, k->down_from);
         found = k->acts_at < found ? k->acts_at : found;
-        int64_t down = not_passed(l, k->down_from), up = not_passed(l, k->down_until);
         found = down < found ? down : found;
+    }
+    for (uint32_t i = 0; i < l->coming_count; i++) {
+        int64_t up = not_passed(l, l->links[l->coming[i]].down_until);
         found = up < found ? up : found;
     }
     for (size_t i = 0; i < l->signals.end; i++)
@@ -310,10 +315,11 @@ void loop_count_lanes(const struct loop *l, int64_t *overtaken, int64_t *sent)
 }
 
 /* Adds the time integral of the packets that still wait for each link, in byte-nanoseconds. */
-void loop_waiting_areas(const struct loop *l, int64_t now, int64_t *areas)
+void loop_waiting_areas(struct loop *first, int64_t now, int64_t *areas)
 {
-    for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++) {
-        uint32_t link = (uint32_t)(i / l->priorities);
+    for (size_t i = 0; i < (size_t)first->link_count * first->priorities; i++) {
+        uint32_t link = (uint32_t)(i / first->priorities);
+        const struct loop *l = part_of_link(first, link);
         for (uint32_t row = l->queues[i].first; row != NOBODY; row = l->rows.waits[row].next)
             areas[link] += queue_area(size_on_wire(l, l->links + link, row), now - l->rows.waits[row].time);
     }
@@ -321,10 +327,11 @@ void loop_waiting_areas(const struct loop *l, int64_t now, int64_t *areas)
 
 /* Lists the packets that wait and arrived on another link: that link, the queue, and the bytes on the wire. Returns their
  * number, even if they do not fit `room`. */
-uint64_t loop_queued(const struct loop *l, int64_t (*queued)[3], uint64_t room)
+uint64_t loop_queued(struct loop *first, int64_t (*queued)[3], uint64_t room)
 {
     uint64_t count = 0;
-    for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++)
+    for (size_t i = 0; i < (size_t)first->link_count * first->priorities; i++) {
+        const struct loop *l = part_of_link(first, (uint32_t)(i / first->priorities));
         for (uint32_t row = l->queues[i].first; row != NOBODY; row = l->rows.waits[row].next) {
             uint32_t came_by = l->rows.waits[row].came_by;
             if (came_by == NOBODY)
@@ -336,5 +343,6 @@ uint64_t loop_queued(const struct loop *l, int64_t (*queued)[3], uint64_t room)
             }
             count++;
         }
+    }
     return count;
 }

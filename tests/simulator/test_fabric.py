@@ -177,5 +177,6 @@ def test_large_arrays_take_the_time_of_the_closed_form(
 def test_the_benchmark_measures_an_exact_all_reduce() -> None:
     point = measure(8, 256 * 512)
     assert point.exact
+    assert not point.barriers
     assert point.packet_hops == 2 * 8 * (512 + 512)
     assert point.retransmissions == 0

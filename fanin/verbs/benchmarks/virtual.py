@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing
-from fanin.options import ResultsFolder
+from fanin.options import MOST_CORES, ResultsFolder
 from fanin.output import say
 from fanin.verbs.benchmarks.options import AsJson
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 def virtual(
     most: Annotated[int, typer.Option(help="Largest number of workers")] = 1024,
+    cores: Annotated[
+        int, typer.Option(min=1, max=MOST_CORES, help="Cores that share the work, in turns with one core")
+    ] = 1,
     ns3_python: Annotated[
         Path | None,
         typer.Option(help="Python that has ns-3; $FANIN_NS3_PYTHON or this one by default"),
@@ -37,6 +40,7 @@ def virtual(
 
     Examples:
         fanin bench virtual --most 64
+        fanin bench virtual --most 64 --cores 2
         fanin bench virtual --most 8 --htsim csg-htsim/sim/datacenter/htsim_eqds
     """
     # Imported here to keep --help and the refusal of wrong options fast.
@@ -69,8 +73,8 @@ def virtual(
     with failing("bench virtual", PythonError, status=2):
         python = find_python(ns3_python, NS3)
     counts = [count for count in WORKERS if count <= most]
-    with Steps("numbers of workers", len(counts), shown=not as_json) as progress:
-        points = bench_virtual(counts, show)
+    with Steps("numbers of workers", len(counts) * (1 + (cores > 1)), shown=not as_json) as progress:
+        points = bench_virtual(counts, cores, show)
     write(points, results)
     if not as_json:
         print_table(table)

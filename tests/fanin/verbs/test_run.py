@@ -496,6 +496,19 @@ def test_results_come_as_csv_as_well(scenario: str, tmp_path: Path) -> None:
         assert text["placement"] == row["placement"]
 
 
+def test_several_cores_give_the_rows_of_one(scenario: str, tmp_path: Path) -> None:
+    changes = "--set", "topology.leaf_spine.leaves=2", "--set", "topology.leaf_spine.spines=1"
+    assert invoke("run", scenario, *changes, "--results", tmp_path / "one")[0] == 0
+    status, output = invoke("run", scenario, *changes, "--cores", "2", "--results", tmp_path / "two")
+    assert status == 0
+    assert "transport=selective-repeat: ran on one core: Python handles what arrives at h1" in output
+    one, two = (read_rows(tmp_path / folder) for folder in ("one", "two"))
+    assert [row.pop("one_core_because") is None for row in two] == [True, False]
+    for row in (*one, *two):
+        del row["run_seconds"]
+    assert one == two
+
+
 def test_a_dry_run_says_what_is_left_and_runs_nothing(scenario: str, tmp_path: Path) -> None:
     folder = tmp_path / "results"
     status, output = invoke("sweep", scenario, "--dry-run", "--processes", "3", "--results", folder)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import get_args
 
 from fanin.experiments.scenario.tables.congestion import Congestion, Control
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import History, HostModel
+from fanin.simulator import History, HostModel, VirtualNetwork
 from fanin.simulator.fabric import Fabric
 from fanin.simulator.flows import Flows, FlowSpec
 from fanin.topologies.shapes import leaf_spine
@@ -26,10 +27,10 @@ class Ran:
     marks: int
 
 
-def run(switch: Engine, seed: int, *, observed: bool = True) -> Ran:
+def run(switch: Engine, seed: int, *, observed: bool = True, cores: int = 1) -> Ran:
     """Draw flows by the seed, and run them until all have arrived and nothing is left on its way.
 
-    observed: The digest of the history is among the facts. If not, C runs many windows at once.
+    observed: The digest of the history is among the facts. If not, C runs many windows at once, on `cores` cores.
     """
     draw = random.Random(seed)
     properties: dict[str, object] = {
@@ -62,6 +63,7 @@ def run(switch: Engine, seed: int, *, observed: bool = True) -> Ran:
         observer=history if observed else None,
         priorities=draw.choice([False, True]),
         payload=payload,
+        make_network=partial(VirtualNetwork, cores=cores),
     )
     flows = Flows(
         fabric,

@@ -71,7 +71,7 @@ static bool count_arrived(struct streams *streams, struct stream *stream, const 
     facts->missing -= size;
     if (!facts->missing) {
         facts->ended = h->now;
-        (*h->flows->unfinished)--;
+        __atomic_fetch_sub(h->flows->unfinished, 1, __ATOMIC_RELAXED); /* hosts may run on several threads */
     }
     return true;
 }
