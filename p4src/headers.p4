@@ -15,6 +15,7 @@ const bit<16> ETHERTYPE_ARP = 0x0806;
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
 
+const bit<2> ECN_CAPABLE = 2;   // RFC 3168: the sender reacts to marks
 const bit<2> ECN_CONGESTED = 3; // RFC 3168: set by the queue of a link that a packet had to wait for
 
 header ethernet_t {

@@ -10,15 +10,20 @@
 #define SLOTS 1024
 #define CELLS 2048
 
-const bit<2> OPERATION_STORE = 0;  // the packet's values begin a chunk (no reset pass exists anywhere)
-const bit<2> OPERATION_ADD = 1;    // add, saturating; the packet takes the sums along
-const bit<2> OPERATION_LOAD = 2;   // the packet takes the stored values along
+const bit<2> OPERATION_STORE = 0; // the packet's values begin a chunk (no reset pass exists anywhere)
+const bit<2> OPERATION_ADD = 1;   // add, saturating; the packet takes the sums along
+const bit<2> OPERATION_LOAD = 2;  // the packet takes the stored values along
+#ifdef PREEMPTION
+const bit<2> OPERATION_SWAP = 3; // the packet's values and the stored ones change places
+#else
 const bit<2> OPERATION_ADD_16 = 3; // add, but each word is two integers
+#endif
 
 // BMv2 reads a register without a sign, so the registers hold bits, and what is read is cast.
 #define REGISTER(i) register<bit<32>>(CELLS) r_##i;
 #define STORE(i) r_##i.write(cell, (bit<32>)values.v##i);
 #define LOAD(i) r_##i.read(stored, cell); values.v##i = (int<32>)stored;
+#define SWAP(i) r_##i.read(stored, cell); r_##i.write(cell, (bit<32>)values.v##i); values.v##i = (int<32>)stored;
 // overflow becomes non-zero where the saturated sum and the wrapped one differ.
 #define ADD(i) \
     r_##i.read(stored, cell); \
@@ -46,12 +51,19 @@ control ValueBlock(inout values_t values, in bit<2> operation, in bit<32> cell, 
         bit<32> stored;
         REPEAT_64(ADD)
     }
+#ifdef PREEMPTION
+    action swap() {
+        bit<32> stored;
+        REPEAT_64(SWAP)
+    }
+#else
     action add_16() {
         bit<32> stored;
         bit<32> added;
         bit<32> wrapped;
         REPEAT_64(ADD_16)
     }
+#endif
     action load() {
         bit<32> stored;
         REPEAT_64(LOAD)
@@ -62,8 +74,13 @@ control ValueBlock(inout values_t values, in bit<2> operation, in bit<32> cell, 
             store();
         } else if (operation == OPERATION_ADD) {
             add();
+#ifdef PREEMPTION
+        } else if (operation == OPERATION_SWAP) {
+            swap();
+#else
         } else if (operation == OPERATION_ADD_16) {
             add_16();
+#endif
         } else {
             load();
         }

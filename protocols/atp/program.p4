@@ -2,6 +2,8 @@
 //
 // The packets are fanin's, and some of their fields mean something else here. A packet names the workers whose values it
 // has, so that a switch or the server can tell a new contribution from one that it has already.
+//
+// A program that defines PREEMPTION (protocols/esa) lets chunks take the cells of less urgent ones.
 
 #define FANIN_AGGREGATION_P4
 #include <core.p4>
@@ -14,6 +16,7 @@
 #define RESENT hdr.exponents.unused[0:0]      // a worker waits for the result: nothing is held back
 #define COLLIDED hdr.exponents.unused[1:1]    // a cell on the way was in use
 #define CONGESTED hdr.exponents.unused[2:2]   // a queue on the way was long
+#define PRIORITY hdr.exponents.unused[6:3]    // how urgent the chunk is, with PREEMPTION
 
 control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     // A slot is one cell, without versions. A cell without ranks is free.
@@ -21,6 +24,12 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     @name("chunk") register<bit<32>>(SLOTS) chunk_register;
     @name("ranks") register<bit<32>>(SLOTS) ranks_register;
     @name("marks") register<bit<3>>(SLOTS) marks_register; // the flags of all contributions
+#ifdef PREEMPTION
+    @name("attempts") register<bit<8>>(SLOTS) attempts_register; // e0
+    @name("size") register<bit<3>>(SLOTS) size_register;
+    @name("priority") register<bit<4>>(SLOTS) priority_register;
+    @name("passed") register<bit<40>>(SLOTS) passed_register;    // lease and chunk that were sent up incomplete last
+#endif
     ValueBlock() block_0;
     ValueBlock() block_1;
     ValueBlock() block_2;
@@ -45,6 +54,15 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     bit<32> ranks = 0;
     bit<3> marks = 0;
     bit<1> held = 0; // the cell belongs to a chunk of a lease in force
+#ifdef PREEMPTION
+    bit<8> attempts = 0;
+    bit<3> size = 0;
+    bit<4> priority = 0;
+    bit<40> passed = 0;
+    bit<32> holder_ranks = 0; // the workers of the chunk's job below this switch
+    bit<1> holder_checksums = 0;
+    bit<9> holder_uplink = 0;
+#endif
     bit<32> overflow = 0;
     bit<2> operation = OPERATION_LOAD;
 
@@ -87,9 +105,44 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     }
 
     // Any job may find the cell of another one. A job that has ended frees its cells by leaving this table.
+#ifdef PREEMPTION
+    action in_force(bit<32> first_chunk, bit<32> last_chunk, bit<32> all, bit<1> checksums, bit<9> uplink) {
+        held = (bit<1>)(ranks != 0 && stored_chunk >= first_chunk && stored_chunk <= last_chunk);
+        holder_ranks = all;
+        holder_checksums = checksums;
+        holder_uplink = uplink;
+    }
+    // The packet and the cell change places.
+    action evict() {
+        bit<8> new_lease = hdr.switchml.lease;
+        bit<32> new_chunk = hdr.switchml.chunk;
+        bit<32> new_ranks = RANKS;
+        bit<3> new_marks = hdr.exponents.unused[2:0];
+        bit<8> new_attempts = (bit<8>)hdr.exponents.e0;
+        bit<4> new_priority = PRIORITY;
+        passed = stored_lease ++ stored_chunk;
+        hdr.switchml.lease = stored_lease;
+        hdr.switchml.chunk = stored_chunk;
+        RANKS = ranks;
+        hdr.exponents.unused[2:0] = marks;
+        COLLIDED = 1;
+        hdr.exponents.e0 = (int<8>)attempts;
+        PRIORITY = priority;
+        hdr.ipv4.dscp_ecn[1:0] = ECN_CAPABLE; // its marks are in the flags
+        meta.checksummed = holder_checksums;
+        job_uplink = holder_uplink;
+        stored_lease = new_lease;
+        stored_chunk = new_chunk;
+        ranks = new_ranks;
+        marks = new_marks;
+        attempts = new_attempts;
+        priority = new_priority;
+    }
+#else
     action in_force(bit<32> first_chunk, bit<32> last_chunk) {
         held = (bit<1>)(ranks != 0 && stored_chunk >= first_chunk && stored_chunk <= last_chunk);
     }
+#endif
     action ended() { }
     table holders {
         key = { stored_lease: exact; }
@@ -145,6 +198,20 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             if (hdr.ipv4.dscp_ecn[1:0] == ECN_CONGESTED) {
                 CONGESTED = 1;
             }
+#ifdef PREEMPTION
+            attempts_register.read(attempts, cell);
+            size_register.read(size, cell);
+            priority_register.read(priority, cell);
+            passed_register.read(passed, cell);
+            over = over || (held == 1 && ranks == holder_ranks); // its sum has been sent up
+            // A chunk of which something has been sent up would wait in the cell for what never comes.
+            bool passing = passed == hdr.switchml.lease ++ hdr.switchml.chunk || RESENT == 1;
+            if (passing && from_parent == 0) {
+                passed = hdr.switchml.lease ++ hdr.switchml.chunk;
+            }
+#else
+            const bool passing = false;
+#endif
 
             if (from_parent == 1) {
                 // The server has everything: the cell is free, and workers get the result.
@@ -184,7 +251,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                     ranks = 0;
                 }
             } else if (RESENT == 0 && RANKS != job_ranks) {
-                if (held == 0 || over) {
+                if ((held == 0 || over) && !passing) {
                     operation = OPERATION_STORE;
                     compute = true;
                     ranks = RANKS;
@@ -193,8 +260,25 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                     stored_chunk = hdr.switchml.chunk;
                     absorbed = true;
                     events.count(EVENT_NEW_CHUNK);
+#ifdef PREEMPTION
+                    attempts = (bit<8>)hdr.exponents.e0;
+                    size = hdr.switchml.size;
+                    priority = PRIORITY;
+                } else if (!passing && stored_lease != hdr.switchml.lease && priority < PRIORITY &&
+                           size == hdr.switchml.size) {
+                    operation = OPERATION_SWAP;
+                    compute = true;
+                    evict();
+                    events.count(EVENT_NEW_CHUNK);
+                    events.count(EVENT_SENT_UP_AGAIN);
+#endif
                 } else {
                     COLLIDED = 1;
+#ifdef PREEMPTION
+                    passed = hdr.switchml.lease ++ hdr.switchml.chunk;
+                    // A chunk that waits for a late worker does not keep its cell for long.
+                    priority = priority >> 1;
+#endif
                 }
             }
 
@@ -203,6 +287,12 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 chunk_register.write(cell, stored_chunk);
                 ranks_register.write(cell, ranks);
                 marks_register.write(cell, marks);
+#ifdef PREEMPTION
+                attempts_register.write(cell, attempts);
+                size_register.write(cell, size);
+                priority_register.write(cell, priority);
+                passed_register.write(cell, passed);
+#endif
                 if (compute) {
                     block_0.apply(hdr.values_0, operation, cell, overflow);
                     if (hdr.switchml.size == SIZE_256) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,15 +15,23 @@ from fanin.topologies.link import LinkProperties
 FAULTY = LinkProperties(delay=2e-6, loss=0.03, duplication=0.05, reordering=0.05, displacement=1e-4)
 
 
-def _replaced(file: Path, text: str, mutated: str) -> str:
-    source = file.read_text()
+def _replaced(source: str, text: str, mutated: str) -> str:
     assert source.count(text) == 1, text
     return source.replace(text, mutated)
 
 
+def _source(program: Path) -> str:
+    """Return a program, with the program of another protocol that it includes."""
+    return re.sub(
+        r'#include "(\.\./\w+/program\.p4)"',
+        lambda included: (program.parent / included[1]).read_text(),
+        program.read_text(),
+    )
+
+
 def switch_with(protocol: Protocol, text: str, mutated: str, folder: Path) -> Engine:
     """Return a switch with the protocol's program, in which `text` is replaced."""
-    changed = _replaced(protocol.program, text, mutated)
+    changed = _replaced(_source(protocol.program), text, mutated)
     included = str(protocol.program.parents[2] / "p4src")
     (folder / "program.p4").write_text(changed.replace("../../p4src", included))
     with pytest.MonkeyPatch.context() as patch:
@@ -34,5 +43,5 @@ def protocol_with(protocol: Protocol, text: str, mutated: str, folder: Path) -> 
     """Return the protocol with `text` replaced in its Python file."""
     for name in ("program.p4", "README.md"):
         (folder / name).write_text("")
-    (folder / "protocol.py").write_text(_replaced(protocol.file, text, mutated))
+    (folder / "protocol.py").write_text(_replaced(protocol.file.read_text(), text, mutated))
     return protocol_of(str(folder))
