@@ -151,9 +151,10 @@ def measure(
     from fanin.progress import PointsProgress
 
     if scheduler is None:
-        for text in filter(None, (too_large(point) for point in work.points if point.world == "virtual")):
-            raise failure(verb, text, 2)
-        if texts := [text for point in work.points if point.world == "virtual" and (text := tight(point))]:
+        virtual = [point for point in work.points if point.world == "virtual"]
+        for problem in filter(None, map(too_large, virtual)):
+            raise failure(verb, problem, 2)
+        if texts := [text for point in virtual if (text := tight(point))]:
             complain(verb, f"warning: {texts[0]}")
     journal = Journal(work.folder)
     if afresh:

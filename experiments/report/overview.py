@@ -98,7 +98,8 @@ def sentences(points: Sequence[Point], price: float = PRICE, clusters: Sequence[
     where = f" with {worst.name}" if len(points) > 1 else ""
     if not worst.diagnosis.findings:
         where = " with any point" if len(points) > 1 else ""
-        unknown = [point.diagnosis for point in known if point.diagnosis.cause == "cannot tell live"]
+        diagnoses = (point.diagnosis for point in known if point.diagnosis is not None)
+        unknown = [diagnosis for diagnosis in diagnoses if diagnosis.cause == "cannot tell live"]
         if unknown:
             causes = ", ".join(unknown[0].unseen)
             said = [f"No cause was found{where}, but a live run cannot show these: {causes}."]

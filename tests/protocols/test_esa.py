@@ -106,7 +106,7 @@ class TwoJobs(SwitchUnderTest):
 
 
 def _summary(sent: Sent) -> list[tuple[int, int, int, int, int]]:
-    """Of each packet: port, lease, ranks, value, and whether its slot was in use."""
+    """Return each packet's port, lease, ranks, value, and whether its slot was in use."""
     return [(port, one.lease, one.call, one.values[0], one.exponents[1] >> 1 & 1) for port, one in sent]
 
 
