@@ -90,7 +90,7 @@ def point_seconds(settings: Settings, speed: float) -> float:
 
 
 def packet_hops(settings: Settings) -> float:
-    """Return the number of packets that cross all links of a virtual point, whose lost packets are retransmitted once."""
+    """Return the number of packets on all links of a virtual point, where each lost one is retransmitted once."""
     lost = np.mean([link.properties.mean_loss for link in settings.network.links])
     return (_packet_hops(settings) + sum(_other_hops(settings))) * (1 + 2 * float(lost))
 
