@@ -45,7 +45,7 @@ JOBS = Path(__file__).parent / "workers" / "job"
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist, there is no such hook
-def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each file to one process, unless its tests have a group.
 
     Otherwise each process sets up the fixtures of all modules, and the time to choose a test grows with their number.
@@ -56,7 +56,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return super()._split_scope(nodeid).partition("::")[0]
 
-    return FileScheduling(config) if config.getoption("dist") == "loadgroup" else None
+    return FileScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 def pytest_configure() -> None:

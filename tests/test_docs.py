@@ -135,3 +135,10 @@ def test_make_help_lists_every_target() -> None:
     done = subprocess.run(["make", "-s", "help"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     [targets] = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)
     assert sorted(re.findall(r"^make ([\w-]+): ", done.stdout, re.M)) == sorted(targets.split())
+
+
+def test_each_package_has_a_readme_that_fits_a_screen() -> None:
+    """40 lines are enough for what it is for, what it may import, and where to start a change."""
+    packages = [path.parent.name for path in ROOT.glob("*/__init__.py")]
+    lengths = {name: len((ROOT / name / "README.md").read_text().splitlines()) for name in packages}
+    assert not {name: length for name, length in lengths.items() if length > 40}

@@ -23,7 +23,7 @@ SMALLEST = [
 ]
 
 # In one process of pytest-xdist, which would make the environment in each that has one of these otherwise.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+pytestmark = pytest.mark.slow
 
 Installed = Callable[..., "subprocess.CompletedProcess[str]"]
 

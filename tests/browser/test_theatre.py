@@ -26,7 +26,7 @@ SCENARIO = Path(__file__).parents[2] / "scenarios/in-network-and-ring.toml"
 POINTS = load_scenario(SCENARIO, ["loss=0.01"]).points
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m"
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("theatre")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

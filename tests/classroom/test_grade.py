@@ -28,7 +28,7 @@ from fanin.testbed.process_stats import process_stats
 from fanin.testbed.sandbox import SandboxError
 from tests.classroom.small_lab import changed, small_lab
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("grade")]
+pytestmark = pytest.mark.slow
 
 MOST = 4
 SECONDS = 25.0

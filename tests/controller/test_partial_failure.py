@@ -35,7 +35,7 @@ from tests.controller.switches import (
 from tests.sizes import sized
 
 # In one process of pytest-xdist, which would start switches in each that has one of these otherwise.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("partial failure")]
+pytestmark = pytest.mark.slow
 
 HOSTS = ["h1", "h2"]
 OTHERS = itertools.count(9000, 10)  # election ids of other controllers

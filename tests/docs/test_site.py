@@ -14,7 +14,7 @@ from fanin.cli import VERBS
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,6 @@ from pygls.exceptions import JsonRpcException
 from fanin.p4compiler.compile import INCLUDE
 from tests.language_server.editor import Editor, apply, editing
 
-pytestmark = pytest.mark.xdist_group("language_server")
-
 HEADERS = """\
 #define SLOTS 16
 

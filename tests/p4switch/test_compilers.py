@@ -15,7 +15,7 @@ from fanin.p4switch.codegen.translate import translate
 from fanin.p4switch.reader import read_program
 
 # In one process of pytest-xdist: what they compile takes as long to make as one compiler takes for it.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compilers")]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 OURS = {"runtime": RUNTIME, "workers": ROOT / "workers/engines", "virtual": ROOT / "simulator/loop"}

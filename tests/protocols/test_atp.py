@@ -35,7 +35,7 @@ from fanin.workers.slotted import SlottedWorker
 from tests.protocols.live import right_sums_of, run_live
 from tests.protocols.mutants import FAULTY, protocol_with, switch_with
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("atp")]
+pytestmark = pytest.mark.slow
 
 RESENT, COLLIDED, CONGESTED = 1, 2, 4
 SCENARIO = """

@@ -32,7 +32,7 @@ from fanin.workers.slotted import SlottedWorker
 from tests.protocols.live import right_sums_of
 from tests.protocols.mutants import FAULTY, protocol_with, switch_with
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("canary")]
+pytestmark = pytest.mark.slow
 
 BUSY = 1 << 60  # a time in 2^-16 us that never comes
 LATE = Work(

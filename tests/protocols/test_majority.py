@@ -22,7 +22,7 @@ from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from tests.protocols.mutants import FAULTY, switch_with
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("majority")]
+pytestmark = pytest.mark.slow
 
 SCENARIO = """
 name = "vote"

@@ -23,7 +23,7 @@ from fanin.workers.recovery import Recovery
 from fanin.workers.slotted import SlottedWorker
 from tests.protocols.mutants import FAULTY, protocol_with, switch_with
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("omnireduce")]
+pytestmark = pytest.mark.slow
 
 BLOCK = 128
 EMPTY, FULL = 12, 12 + 4 * BLOCK  # bytes of payload

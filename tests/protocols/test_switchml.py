@@ -12,7 +12,7 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
 from fanin.topologies.link import LinkProperties
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("switchml")]
+pytestmark = pytest.mark.slow
 
 LOSSY = LinkProperties(delay=2e-6, loss=0.05)
 RACKS = Scenario(jobs=(Work((2, 2), elements=(2000, 300)),), links=LOSSY)

@@ -27,7 +27,7 @@ from fanin.workers.slotted import SlottedWorker
 from tests.protocols.live import right_sums_of
 from tests.protocols.mutants import FAULTY, protocol_with, switch_with
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("thc")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from fanin.topologies.shapes import leaf_spine
 from tests.protocols.live import right_sums_of
 from tests.protocols.mutants import FAULTY, protocol_with, switch_with
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trio")]
+pytestmark = pytest.mark.slow
 
 STALLED = (Stall(1, 1e-4, 0.05), Stall(4, 0.02, 0.05))  # longer than switches wait: 8 and 16 ms in soak
 LATE = Work((2, 3), window=3, elements=(5000, 1, 700), stalls=STALLED)

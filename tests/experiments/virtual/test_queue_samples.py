@@ -20,7 +20,7 @@ from fanin.p4switch.engine.engine import Engine
 from tests.experiments.virtual.cut_models import point
 
 # In one process of pytest-xdist: what one test has run, others look at.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("queue samples")]
+pytestmark = pytest.mark.slow
 
 INCAST = {
     "topology": {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": 4, "rate": "10 Gb/s"}},
