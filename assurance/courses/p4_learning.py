@@ -69,8 +69,8 @@ EXPERIMENTS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 # What else is typed to start a network: what its README has the reader do or install first.
 STARTED_WITH = {
-    "examples/adv-net/network.py": "python3 network.py default.traffic",
-    "examples/multiqueueing/network.py": "P4C_16_INCLUDE_PATH=$PWD python3 network.py",  # for its own v1model.p4
+    "adv-net/network.py": "python3 network.py default.traffic",
+    "multiqueueing/network.py": "P4C_16_INCLUDE_PATH=$PWD python3 network.py",  # for its own v1model.p4
 }
 # What these networks need, and where p4-utils looks for it.
 NEEDED = {
@@ -105,7 +105,7 @@ def run(network: Path, checkout: Path, course: Path) -> tuple[ExperimentOutcome,
         exercise = Path(copied, *network.parts[:2])
         shutil.copytree(checkout.joinpath(*network.parts[:2]), exercise)
         place = Path(copied, network).parent
-        command = STARTED_WITH.get(network.as_posix(), f"python3 {network.name}")
+        command = STARTED_WITH.get("/".join(network.parts[1:]), f"python3 {network.name}")
         output = run_inside(course, Path(copied), place, command, "\n".join([*typed, "exit"]) + "\n")
         for log in place.glob("*.log"):
             output += f"\n==> {log.name} <==\n{log.read_text(errors='replace')}"

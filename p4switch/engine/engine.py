@@ -42,7 +42,8 @@ _MAX_KEPT = 4  # programs; a controller that connects again often sets the one t
 class Engine:
     """v1model program compiled to native code, with its tables, counters, registers and multicast groups.
 
-    `multicast` and `sessions` are its multicast groups and mirroring sessions, and `base` is the address of its state.
+    `multicast` and `sessions` are its multicast groups and mirroring sessions, `base` is the address of its state, and
+    `drop_port` the value of egress_spec that drops a packet.
     All methods of the engine and its parts may be called while it forwards. Packets see all or nothing of what a thread
     writes while it holds `lock`. Names are those of the JSON. An unknown name is raised as TableError, NOT_FOUND.
     """
@@ -60,7 +61,7 @@ class Engine:
         self.program = program
         self._config = config
         self._cpu_port = cpu_port
-        self._drop_port = drop_port
+        self.drop_port = drop_port
         self._library = library
         self._shapes = shapes
         self._switch = switch = RunningSwitch(program, library, drop_port, seed)
@@ -128,7 +129,7 @@ class Engine:
     def new_instance(self, seed: int = 0) -> Engine:
         """Return a switch of the same program with its own state and empty tables."""
         return Engine(
-            self._config, self.program, self._library, self._shapes, self._cpu_port, self._drop_port, seed
+            self._config, self.program, self._library, self._shapes, self._cpu_port, self.drop_port, seed
         )
 
     def process(self, port: int, packet: bytes, now: int = 0) -> list[tuple[int, bytes]]:

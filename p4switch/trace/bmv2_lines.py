@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fanin.p4switch.bmv2json.expressions import Constant
-from fanin.p4switch.bmv2json.program import Advance, ExtractHeader, Program, Source, Table, TableKey
+from fanin.p4switch.bmv2json.program import Advance, ExtractHeader, Source, Table, TableKey
 from fanin.p4switch.entries import (
     ActionCall,
     Entry,
@@ -19,7 +19,6 @@ from fanin.p4switch.entries import (
     Range,
     Ternary,
 )
-from fanin.p4switch.trace.decode import FindEntry
 from fanin.p4switch.trace.events import (
     Access,
     ActionRun,
@@ -45,6 +44,7 @@ from fanin.p4switch.trace.events import (
     UpdateChecksum,
     VerifyChecksum,
 )
+from fanin.p4switch.trace.tracer import Tracer
 
 _NAME_WIDTH = 20  # of a field in a key
 _AFTER_DEPARSER = {"recirculate": "Recirculating packet"}
@@ -59,18 +59,15 @@ Line = tuple[str, int, str]
 """Level (T, D, I or E), number of the copy, and text."""
 
 
-def log_lines(
-    packet: PacketTrace, program: Program, find_entry: FindEntry, bytes_shown: int = 0
-) -> Iterator[Line]:
+def log_lines(packet: PacketTrace, tracer: Tracer, bytes_shown: int = 0) -> Iterator[Line]:
     """Yield what BMv2 logs about a packet.
 
     Args:
         packet: The packet and what happened to it.
-        program: The program that processed it.
-        find_entry: Returns the entry of a table by its index.
+        tracer: What has traced it.
         bytes_shown: The bytes of each packet that arrives or leaves to be logged.
     """
-    copies = [_Copy(program, find_entry, packet.port, copy.cause) for copy in packet.copies]
+    copies = [_Copy(tracer, packet.port, copy.cause) for copy in packet.copies]
     if bytes_shown:
         yield "I", 0, _content("Received", packet.packet, packet.port, bytes_shown)
     yield "D", 0, f"Processing packet received on port {packet.port}"
@@ -93,8 +90,7 @@ def log_lines(
 class _Copy:
     """One copy of a packet, and the place in the program that it has reached."""
 
-    program: Program
-    find_entry: FindEntry
+    tracer: Tracer
     arrived_on: int
     cause: str
     pipeline: str = ""  # that the copy is in
@@ -168,7 +164,7 @@ class _Copy:
         match event:
             case Drop():
                 if at == "ingress":
-                    yield "D", "Egress port is 511"
+                    yield "D", f"Egress port is {self.tracer.drop_port}"
                 yield "D", f"Dropping packet at the end of {at}" if at else f"Dropping packet: {event.reason}"
             case Request(what, number) if what in _AFTER_PIPELINE:
                 yield from self._pipeline_ends()
@@ -203,12 +199,12 @@ class _Copy:
             self.parsed += bits // 8
 
     def _extraction(self, header: str) -> str:
-        kind = " variable-sized" if self.program.headers[header].type.varbit else ""
+        kind = " variable-sized" if self.tracer.program.headers[header].type.varbit else ""
         return f"Extracting{kind} header '{header}'"
 
     def _position(self) -> Iterator[tuple[str, str]]:
         """Yield the number of bytes parsed, at the end of a state."""
-        for operation in self.program.parser.states[self.state].operations:
+        for operation in self.tracer.program.parser.states[self.state].operations:
             if isinstance(operation, Advance) and self.parsed is not None:
                 known = operation.bits.value if isinstance(operation.bits, Constant) else None
                 self.parsed = None if known is None else self.parsed + known // 8
@@ -226,7 +222,7 @@ class _Copy:
             yield from self._state_ends()
             return
         if error == "PacketTooShort" and self.state:
-            operations = self.program.parser.states[self.state].operations
+            operations = self.tracer.program.parser.states[self.state].operations
             headers = [o.header for o in operations if isinstance(o, ExtractHeader)]
             for header in headers[len(self.extracted) : len(self.extracted) + 1]:
                 yield "D", self._extraction(header)
@@ -234,7 +230,7 @@ class _Copy:
         yield "E", f"Exception while parsing: {error}"
 
     def _checksums_skipped(self) -> Iterator[tuple[str, str]]:
-        for checksum in self.program.checksums:
+        for checksum in self.tracer.program.checksums:
             if checksum.verify and checksum.name not in self.verified:
                 reason = (
                     "condition not met" if checksum.target.header in self.present else "target field invalid"
@@ -244,7 +240,7 @@ class _Copy:
     def _deparser_starts(self) -> Iterator[tuple[str, str]]:
         self.deparsing = True
         yield "D", "Deparser 'deparser': start"
-        for checksum in self.program.checksums:
+        for checksum in self.tracer.program.checksums:
             if checksum.name in self.updated:
                 yield "D", f"Updating checksum '{checksum.name}'"
             elif checksum.update:
@@ -264,13 +260,15 @@ class _Copy:
             return
         index = lookup.entry.index
         yield "D", f"Table '{lookup.table}': hit with handle {index}"
-        if entry := self.find_entry(lookup.table, index):
-            table = self.program.tables[lookup.table]
+        if entry := self.tracer.find_entry(lookup.table, index):
+            table = self.tracer.program.tables[lookup.table]
             yield "D", f"Dumping entry {index}\n{_entry(table, entry, lookup.entry.priority)}"
 
     def _action(self, name: str, arguments: tuple[NamedValue, ...]) -> Iterator[tuple[str, str]]:
         if not self.looked_up:
-            table = next((t for t in self.program.tables.values() if t.is_call and t.action(name)), None)
+            table = next(
+                (t for t in self.tracer.program.tables.values() if t.is_call and t.action(name)), None
+            )
             if table is not None:
                 yield from self._lookup(Lookup(table.name, (), False, None, None))
         self.looked_up = False

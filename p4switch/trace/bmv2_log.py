@@ -64,7 +64,7 @@ class PacketLog:
             self._stop.wait(_PAUSE)
 
     def _write(self, packet: PacketTrace, tracer: Tracer) -> None:
-        for level, copy, text in log_lines(packet, tracer.program, tracer.find_entry, self._shown):
+        for level, copy, text in log_lines(packet, tracer, self._shown):
             # BMv2 logs the content of a packet outside of its pipelines, where packets have no numbers.
             place = "" if level == "I" else f"[{self._packets}.{copy}] [cxt 0] "
             if level in self._levels:

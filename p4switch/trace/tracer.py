@@ -29,7 +29,7 @@ class Tracer:
     """
 
     def __init__(self, engine: Engine, conditions: list[TraceCondition]) -> None:
-        self.program = engine.program
+        self.program, self.drop_port = engine.program, engine.drop_port
         self._base = engine.base
         self._lock = engine.lock
         self._library = engine.load_traced()

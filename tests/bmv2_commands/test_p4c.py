@@ -76,7 +76,7 @@ def test_the_json_is_where_scripts_expect_it(line, written):
 
 
 def test_programs_for_psa_are_compiled():
-    shutil.copy(Path(__file__).parents[1] / "p4compiler/psa/psa.p4", "prog.p4")
+    shutil.copy(Path(__file__).parents[1] / "p4compiler" / "psa" / "psa.p4", "prog.p4")
     assert main("p4c", ["--target", "bmv2", "--arch", "psa", "prog.p4"]) == 0
     assert Path("prog.json").exists()
 

@@ -28,7 +28,7 @@ def test_the_log_of_a_packet_is_that_of_bmv2(engine: Callable[[str], Engine]) ->
         for number, what in enumerate((2, 3, 4, 5, 8, 9)):
             switch.process(1, bytes([what, 0, 0, 1, 0, 1, 2, 3]) + bytes(8))
             (packet,) = tracer.packets()
-            for level, copy, text in log_lines(packet, tracer.program, tracer.find_entry, bytes_shown=4):
+            for level, copy, text in log_lines(packet, tracer, bytes_shown=4):
                 place = "" if level == "I" else f"[{number}.{copy}] [cxt 0] "
                 lines += f"[{level}] {place}{text}".splitlines()
     said = [re.sub(r"\S*/(?=bmv2_log\.p4)", "", line) for line in lines if line and not _OWN.fullmatch(line)]
