@@ -19,7 +19,7 @@ from fanin.experiments.scenario.targets import target
 from fanin.experiments.virtual.traffic import requests
 
 # Packets carried over a link in a second, on a machine that has not finished any point yet.
-HOPS_PER_SECOND = 200_000.0
+HOPS_PER_SECOND = 300_000.0
 VIRTUAL_START, LIVE_START = 1.0, 5.0  # seconds that a point takes in addition
 # How many times as long a hop takes if each packet wakes a host, which is Python, by itself. Measured: 50,000 to 90,000
 # hops in a second of processor time, and 300,000 to 600,000 where hosts receive many packets at a time.
@@ -90,7 +90,7 @@ def point_seconds(settings: Settings, speed: float) -> float:
 
 
 def packet_hops(settings: Settings) -> float:
-    """Return the number of packets on all links of a virtual point, where each lost one is retransmitted once."""
+    """Return the packets that cross all links of a virtual point, if each that is lost is retransmitted once."""
     lost = np.mean([link.properties.mean_loss for link in settings.network.links])
     return (_packet_hops(settings) + sum(_other_hops(settings))) * (1 + 2 * float(lost))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,11 +150,11 @@ def measure(
     from fanin.progress import PointsProgress
 
     if scheduler is None:
-        virtual = [point for point in work.points if point.world == "virtual"]
-        for problem in filter(None, map(too_large, virtual)):
+        simulated = [point for point in work.points if point.world == "virtual"]
+        if problem := next(filter(None, map(too_large, simulated)), None):
             raise failure(verb, problem, 2)
-        if texts := [text for point in virtual if (text := tight(point))]:
-            complain(verb, f"warning: {texts[0]}")
+        if warning := next(filter(None, map(tight, simulated)), None):
+            complain(verb, f"warning: {warning}")
     journal = Journal(work.folder)
     if afresh:
         journal.clear()
@@ -177,8 +176,7 @@ def measure(
     if good and not work.as_json:
         print_table(_table(work.varied, good), max(1, len(work.varied)))
         _explain_steps(good)
-        _show_choices(work.varied, good)
-        _show_faults(work.varied, good)
+        _show_remarks(work.varied, good)
     return rows
 
 
@@ -418,34 +416,13 @@ def _explain_steps(rows: Sequence[Row]) -> None:
         )
 
 
-def _show_choices(varied: Sequence[str], rows: Sequence[Row]) -> None:
-    """Print a line for each algorithm that was chosen, with the reason."""
-    from fanin.topologies.units import TIMES, quantity_text
+def _show_remarks(varied: Sequence[str], rows: Sequence[Row]) -> None:
+    """Print why algorithms were chosen, and what became of faults."""
+    from fanin.experiments.results.remarks import remarks
 
     for row in rows:
-        predicted: list[str] = []
-        impossible: defaultdict[str, list[str]] = defaultdict(list)
-        columns = ("candidates", "candidate_seconds", "candidate_problems")
-        for name, seconds, problem in zip(*(row.get(column) or () for column in columns), strict=True):
-            if problem is None:
-                predicted.append(f"{name} {quantity_text(seconds, TIMES)}")
-            else:
-                impossible[problem].append(name)
-        if predicted:
-            line = f"{point_name(varied, row)}: chose {row['algorithm']}; predicted: {', '.join(predicted)}"
-            say("; ".join([line, *(f"not {', '.join(names)}: {what}" for what, names in impossible.items())]))
-
-
-def _show_faults(varied: Sequence[str], rows: Sequence[Row]) -> None:
-    """Print a line for each fault."""
-    columns = ("faults", "fault_seconds", "fault_found_seconds", "fault_next_end_seconds")
-    for row in rows:
-        for what, *times in zip(*(row.get(column) or () for column in columns), strict=True):
-            at, found, ended = (None if time is None else value_text("seconds", time) for time in times)
-            said = f"at {at} {what}"
-            said += f"; detected at {found}" if found else ""
-            said += f", the next all-reduce ended at {ended}" if ended else ""
-            say(f"{point_name(varied, row)}: {said}")
+        for remark in remarks(row):
+            say(f"{point_name(varied, row)}: {remark}")
 
 
 def _flow_texts(row: Row) -> Iterator[str]:

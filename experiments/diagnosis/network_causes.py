@@ -414,7 +414,7 @@ def _longest_message(settings: Settings) -> int:
 
 
 # Share of the time for which links send, above which larger vectors would not help much.
-_SENDING = 0.15
+_SENDING = 0.26
 
 
 def latency(case: Case) -> Finding | None:

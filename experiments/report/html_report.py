@@ -25,6 +25,7 @@ from fanin.experiments.results.drawing.steps import draw_steps
 from fanin.experiments.results.files import compute_of
 from fanin.experiments.results.measured import Row
 from fanin.experiments.results.provenance import provenance
+from fanin.experiments.results.remarks import remarks
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import KEYS
 from fanin.experiments.scenario.tables.figure import Plot
@@ -45,7 +46,26 @@ _MEASURED = {
     "limited_by": "limited by",
     "link_utilization": "busiest link",
     "processor_utilization": "processors",
+    "other_job_seconds": "other job",
+    "traffic_flows": "other flows",
+    "traffic_p50_seconds": "their p50",
+    "traffic_p99_seconds": "their p99",
+    "traffic_p999_seconds": "their p99.9",
+    "lost_share": "lost by failures",
+    "predicted_lost_share": "lost, predicted",
+    "steps_per_day": "steps a day",
+    "achieved_flops": "FLOP/s",
+    "roofline_flops": "roofline FLOP/s",
+    "p99_seconds": "p99",
+    "predicted_p99_seconds": "p99, predicted",
+    "requests_in_progress": "in progress",
+    "tokens_per_second": "tokens/s",
+    "predicted_tokens_per_second": "tokens/s, predicted",
+    "target_seconds": "to target",
     "accuracy": "accuracy",
+    "data_wait_seconds": "data wait",
+    "predicted_step_seconds": "step, predicted",
+    "checkpoint_seconds": "checkpoint",
     "violations": "outside bound",
 }
 
@@ -98,7 +118,7 @@ def page(
         overview="\n".join(f"<p>{_escaped(sentence)}</p>" for sentence in sentences(points, price, clusters)),
         step=_steps(points),
         diagnosis=_diagnosis(points),
-        measured=_measured(rows) + _failed(rows),
+        measured=_measured(rows) + _remarks(rows) + _failed(rows),
         figures=_figures(scenario, rows),
         prices=_prices(points, rows, price, clusters),
         again=_again(about, place),
@@ -166,6 +186,13 @@ def _is_number(value: object) -> TypeGuard[float]:
 def _ratio(row: Row) -> float | None:
     expected = row.get("closed_form_seconds")
     return row["median_seconds"] / expected if expected else None
+
+
+def _remarks(rows: Sequence[Row]) -> str:
+    """Return why algorithms were chosen, and what became of faults, as `fanin run` prints them."""
+    names = _names(rows)
+    texts = [f"{name}: {remark}" for name, row in zip(names, rows, strict=True) for remark in remarks(row)]
+    return "".join(f"<p>{_escaped(text)}.</p>\n" for text in texts)
 
 
 def _failed(rows: Sequence[Row]) -> str:

@@ -98,11 +98,10 @@ def sentences(points: Sequence[Point], price: float = PRICE, clusters: Sequence[
     where = f" with {worst.name}" if len(points) > 1 else ""
     if not worst.diagnosis.findings:
         where = " with any point" if len(points) > 1 else ""
-        diagnoses = (point.diagnosis for point in known if point.diagnosis is not None)
-        unknown = [diagnosis for diagnosis in diagnoses if diagnosis.cause == "cannot tell live"]
-        if unknown:
-            causes = ", ".join(unknown[0].unseen)
-            said = [f"No cause was found{where}, but a live run cannot show these: {causes}."]
+        found = [point.diagnosis for point in known if point.diagnosis]
+        unseen = [one.unseen for one in found if one.cause == "cannot tell live"]
+        if unseen:
+            said = [f"No cause was found{where}, but a live run cannot show these: {', '.join(unseen[0])}."]
         else:
             said = [f"Nothing is wrong{where}: {worst.diagnosis.limit}."]
     else:

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from fanin.experiments.report.html_report import page
+from fanin.experiments.report.html_report import _MEASURED, page
 from fanin.experiments.results.files import read_results, write_results
 from fanin.experiments.results.measured import Row, failed_row
 from fanin.experiments.scenario.settings import Settings
+from fanin.run_points import _OF_TRAININGS
 from tests.experiments.results.runs import made
 
 pytestmark = pytest.mark.slow
@@ -174,6 +175,26 @@ def test_prices_are_there_if_it_is_known_how_long_gpus_compute() -> None:
     reader = read(ABOUT | {"compute_seconds": 0.002}, ROWS)
     assert ["in-network", "", "50.0%", "3,840", "92,160"] in [row[:5] for row in reader.cells]
     assert "256 GPUs" not in "".join(read(ABOUT, ROWS).texts)
+
+
+def test_the_report_has_every_column_of_the_table_that_a_run_prints() -> None:
+    assert {*_OF_TRAININGS, "other_job_seconds", "traffic_flows", "traffic_p99_seconds"} <= {*_MEASURED}
+
+
+def test_a_chosen_algorithm_and_faults_are_explained_as_a_run_does() -> None:
+    chosen = made([1.0]) | {
+        "algorithm": "ring",
+        "candidates": ["ring", "chain", "in-network"],
+        "candidate_seconds": [0.001, 0.002, None],
+        "candidate_problems": [None, None, "there is no tree"],
+        "faults": ["leaf1 restarts: the job continues"],
+        "fault_seconds": [8e-6],
+        "fault_found_seconds": [28e-6],
+        "fault_next_end_seconds": [None],
+    }
+    text = page({}, [(chosen, None)], "results")
+    assert "chose ring; predicted: ring 1 ms, chain 2 ms; not in-network: there is no tree." in text
+    assert "at 8 us leaf1 restarts: the job continues; detected at 28 us." in text
 
 
 def test_failures_are_told_first() -> None:
