@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import nan
+from typing import Any
 
 import numpy as np
 
@@ -101,22 +102,22 @@ def _other_hops(settings: Settings) -> Iterator[float]:
         sizes = [flow.size for request in requests(settings) for flow in request]
         yield _message_hops(settings, sizes)
     if (other := settings.other_job) is not None and other.repetitions:
-        hosts = settings.bystanders
-        part = len(hosts) // other.jobs
-        alone = {"other_job": None, "traffic": None, "step": None, "storage": None}
-        like = {
-            "algorithm": other.algorithm,
-            "size": other.size,
-            "repetitions": other.repetitions,
-            "workers": part,
-        }
+        part = len(settings.bystanders) // other.jobs
         for job in range(other.jobs):
-            own = {"hosts": hosts[job * part : (job + 1) * part]}
-            yield _packet_hops(settings.model_copy(update=alone | like | own))
+            hosts = settings.bystanders[job * part : (job + 1) * part]
+            like = {"algorithm": other.algorithm, "size": other.size, "repetitions": other.repetitions}
+            yield _packet_hops(_of_hosts(settings, hosts, other_job=None, workers=part, **like))
     if (storage := settings.storage) is not None:
         reads = [storage.batch] * settings.repetitions if storage.batch else []
         writes = [storage.checkpoint] * (settings.repetitions // storage.every) if storage.checkpoint else []
         yield len(settings.members) * _message_hops(settings, [*reads, *writes])
+
+
+def _of_hosts(settings: Settings, hosts: Sequence[str], **changes: Any) -> Settings:
+    """Return settings whose workers are these hosts, with other changes."""
+    changed = settings.model_copy(update=changes | {"hosts": tuple(hosts)})
+    changed.__dict__.pop("members", None)  # a cached property of the original
+    return changed
 
 
 def _message_hops(settings: Settings, sizes: Sequence[float]) -> float:
@@ -151,14 +152,13 @@ def _call_hops(settings: Settings) -> float | None:
     if (arrivals := settings.arrivals) is not None:
         return sum(
             _packet_hops(
-                settings.model_copy(
-                    update={
-                        "arrivals": None,
-                        "algorithm": job.algorithm or settings.algorithm,
-                        "size": job.size,
-                        "repetitions": job.rounds,
-                        "hosts": settings.members[: job.workers],
-                    }
+                _of_hosts(
+                    settings,
+                    settings.members[: job.workers],
+                    arrivals=None,
+                    algorithm=job.algorithm or settings.algorithm,
+                    size=job.size,
+                    repetitions=job.rounds,
                 )
             )
             for job in arrivals.jobs

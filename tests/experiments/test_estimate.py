@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import isnan
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,8 @@ CUT = {
     "activations": "16 KiB",
 }
 
+JOBS = Path(__file__).parents[2] / "scenarios" / "protocols" / "arrivals.csv"
+ARRIVALS_ON = {"spines": 0, "leaves": 1, "hosts_per_leaf": 16, "rate": "10 Gb/s"}
 TRAFFIC = {"pattern": "poisson", "load": 0.3, "size": "20 kB", "duration": "100 us"}
 STEP = {"forward": "50 us", "backward": "50 us"}
 SERVING = {"duration": "5 ms", "load": 0.5, "service_time": "20 us", "answer": "16 kB"}
@@ -62,6 +65,7 @@ def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
         {"workers": 4, "traffic": TRAFFIC},
         {"workers": 4, "repetitions": 4, "step": STEP, "storage": {"batch": "100 kB"}},
         {"workers": 6, "size": None, "serving": SERVING},
+        {"shape": ARRIVALS_ON, "workers": 16, "size": None, "arrivals": {"trace": JOBS}},
         {"workers": 6, "size": None, "serving": SERVING | {"connections": "new", "fan_out": 3}},
         {"algorithm": "ring", "parallelism": CUT},
         {"algorithm": "ring", "parallelism": CUT | {"tensor": 1, "pipeline": 8, "layers": 8}},
