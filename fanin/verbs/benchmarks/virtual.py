@@ -39,7 +39,6 @@ def virtual(
     The workers all-reduce 4 MiB in racks of 32. The comparisons with ns-3 and htsim use flows between hosts.
 
     Examples:
-        fanin bench virtual --most 64
         fanin bench virtual --most 64 --cores 2
         fanin bench virtual --most 8 --htsim csg-htsim/sim/datacenter/htsim_eqds
     """

@@ -115,8 +115,14 @@ def test_hosts_that_need_python_run_on_one_core(switch: Engine) -> None:
     spec, inputs, _ = random_case(0)
     topology = leaf_spine(2, 2, 2)
     vectors = [[x[0]] * len(topology.hosts) for x in inputs]
-    ring = Cluster(replace(spec, topology=topology, algorithm="ring"), switch, vectors, make_network=on(2))
-    assert ring.run(limit=10.0)
+    found = []
+    for cores in (1, 2):
+        ring = Cluster(
+            replace(spec, topology=topology, algorithm="ring"), switch, vectors, make_network=on(cores)
+        )
+        assert ring.run(limit=10.0)
+        found.append([*facts_of(ring), [station.ended for station in ring.stations]])
+    assert found[0] == found[1]
     assert not ring.network.barriers
     assert ring.network.one_core_because == "Python handles what arrives at h1"
 
