@@ -39,6 +39,8 @@ class Paths:
         frame: Bytes of a packet, without Ethernet's overhead.
         patient: Make packets as late as jitter and reordering can.
         members: The hosts by rank; None: all workers.
+        shares: The share of a vector that each rank sends to each other one, between hosts; None: that of the
+            point's algorithm.
     """
 
     def __init__(
@@ -48,10 +50,12 @@ class Paths:
         *,
         patient: bool = False,
         members: Sequence[str] | None = None,
+        shares: tuple[Mapping[int, float], ...] | None = None,
     ) -> None:
         self._settings = settings
         self._frame = frame
         self._patient = patient
+        self._given_shares = shares
         self._network = network = settings.network
         self._members = members = tuple(members or settings.members)
         self._leaves = [network.host(member).leaf for member in members]
@@ -182,6 +186,8 @@ class Paths:
     def _shares(self) -> tuple[Mapping[int, float], ...]:
         """Return the share of a vector that each rank sends to each other rank, between hosts."""
         settings = self._settings
+        if self._given_shares is not None:
+            return self._given_shares
         assert settings.algorithm != "in-network"
         return shares(settings.algorithm, len(self._leaves), settings.shards, settings.collective)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fanin.controller.tree import SLOTS
-from fanin.experiments.models.packets import full_payload, largest_frame
+from fanin.experiments.models.packets import full_frame, full_payload, largest_frame
 from fanin.experiments.models.paths import Paths
 from fanin.experiments.scenario.settings import Settings
 from fanin.workers.collective import Transport
@@ -50,6 +52,27 @@ def recovery(settings: Settings, queued: float = 0.0, transport: Transport | Non
         tcp = settings.tcp
         chosen |= {"initial_rto": tcp.initial_rto, "min_rto": tcp.min_rto, "max_rto": _TCP_MAX_RTO}
     return Recovery(**suited | chosen)
+
+
+def flows_round_trip(settings: Settings, sizes: Mapping[tuple[str, str], int], window: int) -> float:
+    """Return the seconds of a packet that waits in a queue behind a window of each flow that shares the link.
+
+    Args:
+        settings: The point.
+        sizes: Bytes of the largest flow from one host to another, by both. There must be at least one.
+        window: Packets that a flow may have in flight.
+    """
+    hosts = list(dict.fromkeys(host for pair in sizes for host in pair))
+    packets = {pair: -(-size // settings.payload) for pair, size in sizes.items()}
+    most = max(packets.values())
+    shares: tuple[dict[int, float], ...] = tuple({} for _ in hosts)
+    for (source, destination), count in packets.items():
+        shares[hosts.index(source)][hosts.index(destination)] = count / most
+    between = settings.model_copy(
+        update={"algorithm": "ring", "flows_per_pair": 1, "window_per": "connection"}
+    )
+    paths = Paths(between, full_frame(between), patient=True, members=hosts, shares=shares)
+    return paths.round_trip + paths.shared(window, most)
 
 
 def ring_recovery(settings: Settings) -> Recovery | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fanin.experiments.models.alone import Alone
 from fanin.experiments.models.prediction import predicted_seconds
-from fanin.experiments.models.timers import recovery, ring_recovery, virtual_window
+from fanin.experiments.models.timers import flows_round_trip, recovery, ring_recovery, virtual_window
 from fanin.experiments.results.checking import Errors, Oracle, Promise, oracle_of
 from fanin.experiments.results.measured import FlowTimes, Measured, mean_window
 from fanin.experiments.results.recording import Vector
@@ -283,12 +283,18 @@ def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> F
     """Return the traffic of hosts outside the job; None if there is none."""
     if settings.traffic is None or not wanted:
         return None
+    flows = [flow for request in wanted for flow in request]
+    largest: dict[tuple[str, str], int] = {}
+    for flow in flows:
+        pair = flow.source, flow.destination
+        largest[pair] = max(largest.get(pair, 0), flow.size)
+    queued = flows_round_trip(settings, largest, settings.traffic.window)
     return Flows(
         cluster,
-        [flow for request in wanted for flow in request],
+        flows,
         window=settings.traffic.window,
         transport=settings.traffic_transport or "selective-repeat",
-        recovery=recovery(settings, transport=settings.traffic_transport),
+        recovery=recovery(settings, queued, settings.traffic_transport),
         congestion_control=settings.congestion_control,
         payload=settings.payload,
         seed=settings.seed,

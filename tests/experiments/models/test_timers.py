@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fanin.experiments.models.timers import longest_round_trip, mistimed, recovery
+from fanin.experiments.models.timers import flows_round_trip, longest_round_trip, mistimed, recovery
 from fanin.experiments.results.measured import row
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
@@ -85,6 +85,25 @@ def test_nothing_is_sent_again_where_nothing_is_lost(
     switch: Engine, algorithm: str, rest: dict[str, Any]
 ) -> None:
     assert run_virtual(point(algorithm=algorithm, size="200 kB", **rest), switch).retransmissions == 0
+
+
+def test_timers_of_other_traffic_suit_its_own_packets_however_short_the_vector(switch: Engine) -> None:
+    """Flows of hosts below one leaf wait for the uplink behind whole windows of each other."""
+    shape = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "10 Gb/s", "oversubscription": 4}
+    traffic = {"pattern": "poisson", "sizes": "hadoop", "load": "20%", "duration": "5 ms"}
+    settings = point(shape, size="4 kB", workers=2, placement="spread", traffic=traffic)
+    run = run_virtual(settings, switch)
+    packets = sum(-(-flow.bytes // settings.payload) for flow in run.usage.flows)
+    carried = sum(link.packets for link in run.usage.links if link.near.startswith("h"))
+    assert carried < 2.2 * packets + 100  # each packet has an acknowledgement, and the job a few
+
+
+def test_a_flow_waits_behind_a_window_of_each_that_shares_its_link() -> None:
+    sizes = {("h3", "h7"): 10**6, ("h4", "h7"): 10**6, ("h4", "h8"): 4096}
+    few, many = (flows_round_trip(point(), sizes, window) for window in (100, 200))
+    packet = 8 * (42 + 22 + 1024 + 24) / 100e9
+    assert many - few == pytest.approx(200 * packet)  # the third flow has four packets
+    assert few > 204 * packet
 
 
 def test_a_loss_costs_a_few_round_trips(switch: Engine) -> None:
