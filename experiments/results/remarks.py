@@ -1,4 +1,4 @@
-"""Remarks on a point next to its numbers: why an algorithm was chosen, and what became of faults."""
+"""Remarks on a point, next to its numbers: why an algorithm was chosen, and what became of faults."""
 
 from __future__ import annotations
 

@@ -36,3 +36,16 @@ def test_the_planted_causes_are_named(switch: Engine) -> None:
             wrong.append(f"seed {seed}: {expected}, but {said}")
     print(*wrong, *(f"{a} → {b}: {count}" for (a, b), count in sorted(found.items())), sep="\n")
     assert len(wrong) <= 0.05 * COUNT, wrong
+
+
+@pytest.mark.parametrize("seed", [12012, 12114])
+def test_latency_is_named_although_links_send_for_up_to_a_quarter_of_the_time(
+    switch: Engine, seed: int
+) -> None:
+    """A vector is a single packet, and three quarters of its time or more are latencies."""
+    planted = plant_step(seed)
+    assert planted.causes == ("latency",)
+    measured = run_virtual(planted.settings, switch)
+    found = diagnose(row(planted.settings, measured), measured.usage)
+    assert found.cause == "latency"
+    assert found.findings[0].share >= 0.7
