@@ -165,7 +165,8 @@ def test_collectives_have_the_columns_of_nccl_tests(up: Up, fanin: Any) -> None:
     done = fanin(*arguments, "--json", **up.environment)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [row["operation"] for row in rows] == operations.split(",")
+    ways = [(operation, way) for operation in operations.split(",") for way in ("in-network", "ring")]
+    assert [(row["operation"], row["algorithm"]) for row in rows] == ways
     for row in rows:
         assert (row["bytes"], row["workers"], row["wrong"], len(row["seconds"])) == (65536, 2, 0, 2)
         factor = {"reduce-scatter": 0.5, "all-gather": 0.5}.get(row["operation"], 1.0)
