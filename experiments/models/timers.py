@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from fanin.controller.tree import SLOTS
 from fanin.experiments.models.packets import full_frame, full_payload, largest_frame
@@ -62,16 +63,18 @@ def flows_round_trip(settings: Settings, sizes: Mapping[tuple[str, str], int], w
         sizes: Bytes of the largest flow from one host to another, by both. There must be at least one.
         window: Packets that a flow may have in flight.
     """
-    hosts = list(dict.fromkeys(host for pair in sizes for host in pair))
+    ranks: dict[str, int] = {}
+    for host in chain.from_iterable(sizes):
+        ranks.setdefault(host, len(ranks))
     packets = {pair: -(-size // settings.payload) for pair, size in sizes.items()}
     most = max(packets.values())
-    shares: tuple[dict[int, float], ...] = tuple({} for _ in hosts)
+    shares: tuple[dict[int, float], ...] = tuple({} for _ in ranks)
     for (source, destination), count in packets.items():
-        shares[hosts.index(source)][hosts.index(destination)] = count / most
+        shares[ranks[source]][ranks[destination]] = count / most
     between = settings.model_copy(
         update={"algorithm": "ring", "flows_per_pair": 1, "window_per": "connection"}
     )
-    paths = Paths(between, full_frame(between), patient=True, members=hosts, shares=shares)
+    paths = Paths(between, full_frame(between), patient=True, members=tuple(ranks), shares=shares)
     return paths.round_trip + paths.shared(window, most)
 
 
