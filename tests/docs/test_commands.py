@@ -61,7 +61,9 @@ def test_make_knows_a_target_that_is_not_made_here(command: str) -> None:
 
 def test_no_command_hides_in_a_block_of_another_kind() -> None:
     kinds = {kind for document in DOCUMENTS for kind in FENCE.findall(document.read_text())}
-    assert kinds <= {"asm", "c", "diff", "lua", "python", "text", "toml", "traced"}, "indent commands by four spaces"
+    assert kinds <= {"asm", "c", "diff", "lua", "python", "text", "toml", "traced"}, (
+        "indent commands by four spaces"
+    )
 
 
 def leave(child: int, run: runs.Run, _: int) -> NoReturn:

@@ -18,7 +18,7 @@ from fanin.experiments.scenario.settings import Settings
 
 
 @contextmanager
-def _in_this_process(_jobs: int) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
+def _in_this_process(_jobs: int, _cores_each: int) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
     def submit(point: Settings, config: bytes) -> Future[Row]:
         future: Future[Row] = Future()
         future.set_result(sweep.run_point(point, config))
