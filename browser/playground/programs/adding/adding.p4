@@ -7,11 +7,11 @@
 #include <core.p4>
 #include <v1model.p4>
 
-const bit<8> ALL_WORKERS = 0b11;  // one bit for each of the two workers
-const bit<16> TO_WORKERS = 1;     // the multicast group of both workers' ports
+const bit<8> ALL_WORKERS = 0b11; // one bit for each of the two workers
+const bit<16> TO_WORKERS = 1;    // the multicast group of both workers' ports
 
 header chunk_t {
-    bit<8> worker;  // the bit of the worker that sends it: 0b01 or 0b10
+    bit<8> worker; // the bit of the worker that sends it: 0b01 or 0b10
     bit<32> v0;
     bit<32> v1;
     bit<32> v2;
@@ -20,7 +20,7 @@ header chunk_t {
 struct headers_t {
     chunk_t chunk;
 }
-struct metadata_t {}
+struct metadata_t { }
 
 parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {
@@ -30,12 +30,12 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
 }
 
 control check(inout headers_t hdr, inout metadata_t meta) {
-    apply {}
+    apply { }
 }
 
 control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
     // Registers keep their values from packet to packet. Each of these has one cell: cell 0 is the slot.
-    register<bit<8>>(1) seen;  // the workers that have been added
+    register<bit<8>>(1) seen; // the workers that have been added
     register<bit<32>>(1) sum0;
     register<bit<32>>(1) sum1;
     register<bit<32>>(1) sum2;
@@ -66,14 +66,14 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         bit<8> workers;
         seen.read(workers, 0);
         if ((workers & hdr.chunk.worker) != 0) {
-            mark_to_drop(standard);  // a retransmission: nothing is added twice
+            mark_to_drop(standard); // a retransmission: nothing is added twice
         } else if (workers == 0) {
             store();
             seen.write(0, hdr.chunk.worker);
-            mark_to_drop(standard);  // the other worker's values are missing
+            mark_to_drop(standard); // the other worker's values are missing
         } else {
             add();
-            seen.write(0, 0);  // the slot is free for the next sum
+            seen.write(0, 0); // the slot is free for the next sum
             hdr.chunk.worker = ALL_WORKERS;
             standard.mcast_grp = TO_WORKERS;
         }
@@ -81,11 +81,11 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
 }
 
 control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
-    apply {}
+    apply { }
 }
 
 control compute(inout headers_t hdr, inout metadata_t meta) {
-    apply {}
+    apply { }
 }
 
 control deparse(packet_out packet, in headers_t hdr) {
