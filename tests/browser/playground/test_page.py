@@ -335,3 +335,14 @@ def test_the_tab_of_the_file_of_a_step_is_in_sight(reader: Reader) -> None:
                 arguments[1](tab.ariaSelected === "true" && box.right <= row.right + 1 && box.left >= row.left - 1);
             }, 200))"""
         assert reader.chromium.execute_async_script(script, name)
+
+
+def test_the_line_that_is_typed_stays_above_the_list_of_errors(reader: Reader) -> None:
+    reader.open("program=firewall")
+    reader.one(".cm-content").click()
+    ActionChains(reader.chromium).key_down(Keys.CONTROL).send_keys(Keys.END).key_up(Keys.CONTROL).perform()
+    reader.press("oops")
+    reader.wait(lambda: reader.texts(".problems .error"))
+    script = """const line = document.querySelector(".cm-activeLine")?.getBoundingClientRect();
+        return line && line.bottom <= document.querySelector(".problems").getBoundingClientRect().top + 1"""
+    reader.wait(lambda: reader.chromium.execute_script(script))
