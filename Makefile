@@ -105,6 +105,7 @@ release-check: setup
 	$(VENV)/bin/pytest -q tests/test_wheel.py tests/fanin/test_release.py
 
 setup: $(VENV)/installed
+	$(if $(filter setup,$(MAKECMDGOALS)),@echo "fanin is installed. Now type: . $(VENV)/bin/activate && fanin doctor")
 
 # Bytecode of all modules and tests, made once in a new clone; otherwise each process of pytest makes all of it.
 $(VENV)/bytecode: $(VENV)/installed
@@ -117,7 +118,7 @@ $(VENV)/installed: pyproject.toml system-packages.sh $(LOCK)
 	@echo "Installing Python packages into $(VENV), which takes a minute or more"
 	@$(VENV)/bin/pip install --progress-bar off --disable-pip-version-check \
 		$(if $(LOCK),--constraint $(LOCK)) --editable '.[$(EXTRAS)]' | { $(LATEST); }
-	touch $@
+	@touch $@
 
 clean:
 	rm -rf $(VENV) $(VENV)-torch build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -30,7 +30,8 @@ class Problem:
         text: What was expected, and what happened instead.
         rows: The fields of a packet that differ.
         trace: The path of the packet that went wrong through the student's program, or empty.
-        broken: A file of the student is missing, does not compile or raises an error, so that no hint helps.
+        broken: A file of the student is missing, does not compile, raises an error or returns entries that do not
+            fit the program, so that no hint helps.
     """
 
     text: str

@@ -92,9 +92,9 @@ class SwitchUnderTest:
             found = TypeAdapter(Entries).validate_python(entries)
             fill(self._engine, found)
         except ValidationError as error:
-            raise self._failed(f"{said}{_misfit(entries, error)}") from None
+            raise self._failed(f"{said}{_misfit(entries, error)}", broken=bool(where)) from None
         except (ValueError, TableError) as error:
-            raise self._failed(f"{said}: {error}") from None
+            raise self._failed(f"{said}: {error}", broken=bool(where)) from None
         self._history.append(found)
         if where:
             entries, groups, sessions = found.entries, found.groups, found.sessions
@@ -233,8 +233,8 @@ class SwitchUnderTest:
         self._blamed = len(self._history)
         self._history.append(arrival)
 
-    def _failed(self, text: str, rows: Sequence[Any] = ()) -> ExpectationError:
-        return ExpectationError(Problem(text, tuple(rows), self.trace()))
+    def _failed(self, text: str, rows: Sequence[Any] = (), *, broken: bool = False) -> ExpectationError:
+        return ExpectationError(Problem(text, tuple(rows), self.trace(), broken))
 
 
 def _misfit(entries: Any, error: ValidationError) -> str:

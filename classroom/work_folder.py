@@ -28,7 +28,7 @@ class Progress:
         lab: The name of the lab, or the path of its folder if it is not one of fanin's.
         failed: The test that failed first in the last check, or None.
         failure: A digest of how it failed.
-        broken: It failed because a file is missing, does not compile or raises an error, so that no hint helps.
+        broken: It failed because of a broken file (see Problem), so that no hint helps.
         hints: How many hints were given for each test.
         hinted: The digest of each test's failure for which its last hint was given.
         passed: How many tests passed in the last check.

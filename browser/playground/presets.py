@@ -43,8 +43,10 @@ class Preset:
 
 
 def presets() -> Iterator[Preset]:
-    """Yield the programs that come with fanin, the smallest first."""
-    for file in sorted(_PROGRAMS.glob("*/*.p4")):
+    """Yield the programs that come with fanin: first the one that adds up, then other examples, labs and fanin.p4."""
+    adding = _PROGRAMS / "adding" / "adding.p4"
+    others = sorted(file for file in _PROGRAMS.glob("*/*.p4") if file != adding)
+    for file in [adding, *others]:
         yield Preset(file.stem, "Examples", _title(file), file, file.with_suffix(".stf"))
     for file in sorted((_ROOT / "examples").glob("*/*.p4")):
         yield Preset(file.stem, "Examples", _title(file), file, file.with_suffix(".stf"))

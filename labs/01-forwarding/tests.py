@@ -60,6 +60,8 @@ def time_to_live(bench: Bench) -> None:
     router = _router(bench, ROUTES)
     router.send(1, _packet(H1, "10.1.0.2", ttl=1), "h1 sends a packet that may not live for another hop")
     router.expect()
+    router.send(1, _packet(H1, "10.1.0.2", ttl=0), "h1 sends a packet with a TTL of 0")
+    router.expect()
     packet = _packet(H1, "10.1.0.2", ttl=2)
     router.send(1, packet, "h1 sends a packet that may live for one more hop")
     router.expect((2, _forwarded(packet, H2)))

@@ -40,9 +40,13 @@ def setup(environment: Path, output: int, target: str = "setup") -> subprocess.C
     )
 
 
-def test_in_a_log_there_is_one_line(environment: Path) -> None:
+def next_line(environment: Path) -> str:
+    return f"fanin is installed. Now type: . {environment}/bin/activate && fanin doctor"
+
+
+def test_in_a_log_are_one_line_and_what_to_type_next(environment: Path) -> None:
     done = setup(environment, subprocess.PIPE)
-    assert (done.returncode, done.stdout.splitlines()[1:], done.stderr) == (0, [], "")
+    assert (done.returncode, done.stdout.splitlines()[1:], done.stderr) == (0, [next_line(environment)], "")
     assert (environment / "installed").exists()
 
 
@@ -58,7 +62,7 @@ def test_on_a_terminal_each_line_takes_the_place_of_the_one_before(environment: 
         pass
     os.close(reader)
     assert done.returncode == 0
-    assert shown.decode().split("\r\x1b[K")[1:] == [*LINES, ""]
+    assert shown.decode().split("\r\x1b[K")[1:] == [*LINES, f"{next_line(environment)}\r\n"]
 
 
 def test_when_pip_fails_it_says_why_and_nothing_counts_as_installed(environment: Path) -> None:

@@ -89,6 +89,11 @@ export function Editor({ onView }: { onView: (view: EditorView) => void }) {
     if (!view.current) return;
     const mine = diagnostics.value.filter((each) => each.file === name || each.file === "");
     view.current.dispatch(setDiagnostics(view.current.state, mine.map((each) => shown(view.current!.state, each))));
+    // The list of errors below takes room from the editor: the line that is typed stays in sight above it.
+    if (view.current.hasFocus) {
+      const at = view.current.state.selection.main.head;
+      view.current.dispatch({ effects: EditorView.scrollIntoView(at, { y: "nearest" }) });
+    }
   }, [diagnostics.value, name]);
 
   const at = step.value;

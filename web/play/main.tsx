@@ -184,8 +184,12 @@ function Files() {
   const names = Object.keys(files.value);
   // The main file first: it is where a reader begins.
   const ordered = [main.value, ...names.filter((name) => name !== main.value)];
+  const tabs = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    tabs.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [openFile.value, main.value]);
   return (
-    <div class="tabs" role="tablist" aria-label="Files">
+    <div class="tabs" role="tablist" aria-label="Files" ref={tabs}>
       {ordered.map((name) => (
         <button key={name} role="tab" aria-selected={name === openFile.value} onClick={() => (openFile.value = name)}>
           {name}

@@ -2,13 +2,19 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { GraphView } from "./graph";
-import { goToStep, openFile, packetIndex, program, ran, step, stepIndex, trace } from "./state";
+import { busy, diagnostics, goToStep, openFile, packetIndex, program, ran, scenario, step, stepIndex, trace } from "./state";
 import type { Choice, GraphNode, Trace } from "./types";
 import { cellsAt, valuesAt } from "./values";
 
 export function Steps({ onLine }: { onLine: (line: number) => void }) {
   const shown = trace.value;
-  if (!shown) return <p class="empty">Send a packet to see its path through the program.</p>;
+  if (!shown) {
+    let said = "";
+    if (busy.value) said = `Please wait: ${busy.value} the program.`;
+    else if (!program.value && diagnostics.value.length) said = "Repair the program to see the path of its packets.";
+    else if (!scenario.value.packets.length) said = "Send a packet to see its path through the program.";
+    return <p class="empty">{said}</p>;
+  }
   return (
     <div class="steps">
       <Controls count={shown.steps.length} />
@@ -119,6 +125,7 @@ function StepList({ shown }: { shown: Trace }) {
               <button
                 class={`step kind-${each.kind}`}
                 aria-current={index === stepIndex.value ? "step" : undefined}
+                title="Click to go to this step"
                 onClick={() => goToStep(index)}
               >
                 {each.text.map((text, number) => (

@@ -318,5 +318,31 @@ def test_another_program_never_shows_steps_of_the_one_before(reader: Reader) -> 
     reader.chromium.execute_script("release((request) => request.do === 'check')")
     reader.wait(lambda: reader.chromium.execute_script("return waiting.length"))  # the new program's
     assert reader.texts(".step") == []
+    assert reader.texts(".view .empty") == ["Please wait: compiling the program."]
     reader.chromium.execute_script("release(() => false)")
     reader.wait(lambda: reader.texts(".step"))
+
+
+def test_the_tab_of_the_file_of_a_step_is_in_sight(reader: Reader) -> None:
+    reader.open("program=fanin")
+    for name in ("fanin.p4", "values.p4"):
+        script = """const tabs = document.querySelector("[aria-label=Files]");
+            const tab = [...tabs.children].find((each) => each.innerText === arguments[0]);
+            tabs.scrollLeft = 0;
+            tab.click();
+            requestAnimationFrame(() => setTimeout(() => {
+                const [box, row] = [tab.getBoundingClientRect(), tabs.getBoundingClientRect()];
+                arguments[1](tab.ariaSelected === "true" && box.right <= row.right + 1 && box.left >= row.left - 1);
+            }, 200))"""
+        assert reader.chromium.execute_async_script(script, name)
+
+
+def test_the_line_that_is_typed_stays_above_the_list_of_errors(reader: Reader) -> None:
+    reader.open("program=firewall")
+    reader.one(".cm-content").click()
+    ActionChains(reader.chromium).key_down(Keys.CONTROL).send_keys(Keys.END).key_up(Keys.CONTROL).perform()
+    reader.press("oops")
+    reader.wait(lambda: reader.texts(".problems .error"))
+    script = """const line = document.querySelector(".cm-activeLine")?.getBoundingClientRect();
+        return line && line.bottom <= document.querySelector(".problems").getBoundingClientRect().top + 1"""
+    reader.wait(lambda: reader.chromium.execute_script(script))

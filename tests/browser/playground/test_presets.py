@@ -7,12 +7,21 @@ from pathlib import Path
 from fanin.browser.playground.presets import own_program, presets
 from fanin.classroom.manifest import find_lab
 from fanin.classroom.work_folder import start
+from fanin.p4compiler import compile_file
+from fanin.p4switch.stf.run import run_stf
 
 
 def test_every_program_has_packets() -> None:
     found = [*presets()]
     assert len(found) > 10
     assert all("packet " in preset.stf() for preset in found)
+
+
+def test_the_page_begins_with_a_switch_that_adds_up() -> None:
+    first = next(presets())
+    assert first.title == "Adding up"
+    assert "\nexpect 1 03 0000000b 00000016 00000021 0000002c $\n" in first.stf()
+    assert run_stf(compile_file(first.main).device_config(), first.stf()).differences == []
 
 
 def test_a_students_program_of_a_lab_has_the_packets_of_the_lab(tmp_path: Path) -> None:

@@ -41,6 +41,20 @@ def test_the_list_has_every_lab() -> None:
 
 
 @pytest.mark.slow
+def test_entries_that_do_not_fit_the_program_are_repaired_before_any_hint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab("start", "forwarding")
+    monkeypatch.chdir("01-forwarding")
+    controller = Path("controller.py")
+    controller.write_text(controller.read_text().replace("MyIngress.ipv4_lpm", "ipv4_lpm"))
+    said = lab("check", status=1).stdout
+    assert "table ipv4_lpm does not exist; there are MyIngress.ipv4_lpm" in said
+    assert "repair this first" in said
+    assert "hint" not in said
+
+
+@pytest.mark.slow
 def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -> None:
     said = lab("start", "quantization").stdout
     assert "cd 09-quantization && fanin lab check" in said
