@@ -292,7 +292,11 @@ def test_without_the_rule_the_scripts_find_a_wrong_sum(monkeypatch: pytest.Monke
 def test_without_the_comparison_of_a_host_s_calls_the_scripts_find_a_wrong_sum(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A value that one rank gives for a maximum is then added to what the others give for a sum."""
+    """A value that one rank gives for a maximum is then added to what the others give for a sum.
+
+    Unless the controller hears of both calls first, which it may on a busy machine: hence several attempts.
+    """
     monkeypatch.setattr(LocalMember, "_compare", compare_nothing)
     with pytest.raises(AssertionError):
-        check([[("sum", 2)] * 2, [("sum", 2), ("max", 2)], [("sum", 2)] * 2], per_host=len(HOSTS))
+        for _ in range(20):
+            check([[("sum", 2)] * 2, [("sum", 2), ("max", 2)], [("sum", 2)] * 2], per_host=len(HOSTS))
