@@ -22,6 +22,7 @@ from fanin.native.text import printable
 from fanin.workers.collective import Operation
 
 _SHORTEST_WAIT = 50.0  # us; shorter gaps are never waits
+_LATE = 0.05  # of a gap: a thread of Gloo may end a call so much later than the thread that waited goes on
 _STEP = re.compile(r"ProfilerStep#(\d+)")
 _LAUNCHES = ("cuda_runtime", "cuda_driver", "privateuse1_runtime")
 _KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -547,19 +548,29 @@ def _waits(
 ) -> list[tuple[float, float, list[_Communication]]]:
     """Return the waits of a step: their begin, their end, and the calls that they wait for.
 
-    A gap waits for each call that is under way and ends in it. A call whose end is unknown ends with the first gap.
+    A gap waits for each call that is under way and ends in it. A call whose end is unknown ends with the first gap. One
+    that Gloo ends shortly after a gap ends with this gap, unless it ends in the next one.
     """
     found = []
     open_ended = [one for one in own if one.end is None]
     for left, right in gaps:
         queued = launched.get(right, left)  # when what follows the gap was ready to begin
         here = [one for one in own if one.end is not None and max(left, queued) < one.end <= right]
+        here += [one for one in own if _ends_late(one, left, right, gaps)]
         unknown = [one for one in open_ended if one.ready < right - _SHORTEST_WAIT]
         open_ended = [one for one in open_ended if one not in unknown]
         if not here and not unknown:
             continue
         begins = max(left, min(one.ready for one in [*here, *unknown]))
-        ends = right if unknown else max(one.end for one in here if one.end is not None)
+        ends = right if unknown else min(right, max(one.end for one in here if one.end is not None))
         if ends > begins:
             found.append((begins, ends, [*here, *unknown]))
     return found
+
+
+def _ends_late(one: _Communication, left: float, right: float, gaps: Sequence[tuple[float, float]]) -> bool:
+    """Return whether a thread of Gloo has recorded the end of a call only after the gap that waited for it."""
+    if one.end is None or one.launch is not None or not right < one.end:
+        return False
+    soon = one.end - right <= _LATE * (right - max(left, one.ready))
+    return soon and not any(begin < one.end <= end for begin, end in gaps)

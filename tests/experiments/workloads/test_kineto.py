@@ -89,6 +89,29 @@ def test_a_gap_in_which_the_cpu_is_late_is_no_wait() -> None:
     assert trace.nodes[-1].after == (1, 2)  # the step ends with its calls
 
 
+@pytest.mark.parametrize(("late", "waits"), [(0, True), (20, True), (60, False)])
+def test_a_gap_waits_for_a_call_that_gloo_ends_shortly_after_it(late: int, waits: bool) -> None:
+    """The operator of the call begins at 200; the rank computes up to 210, and again from 810 on."""
+    dims = {"Input Dims": [[1000]], "Input type": ["float"]}
+    trace = read(
+        [
+            STEP,
+            event("cpu_op", "aten::mm", 0, 200),
+            event(
+                "cpu_op",
+                "c10d::allreduce_",
+                200,
+                10,
+                **{"Input Dims": [[[1000]]], "Input type": ["TensorList"]},
+            ),
+            event("user_annotation", "gloo:all_reduce", 205, 605 + late, **dims),
+            event("cpu_op", "aten::add_", 810, 190),
+        ]
+    )
+    computing = sum(node.seconds for node in trace.nodes if node.call is None)
+    assert computing == pytest.approx(400e-6 if waits else 1000e-6)
+
+
 def test_calls_behind_each_other_were_ready_when_what_they_need_was_computed() -> None:
     """The second call begins only when the first has ended at 600, but its input was there at 200."""
     trace = read(
