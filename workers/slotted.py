@@ -39,8 +39,9 @@ class SlottedWorker(ABC):
         self.statistics = InNetworkStatistics(rto=recovery.initial_rto, congestion_window=float(lease.window))
         self._timeout, self._give_up = recovery.initial_rto, recovery.give_up
         self._elements = elements
-        self._first = self._end = self._unsent = lease.first_chunk
-        # By slot of the lease: the chunk whose result is missing, and when to send it again.
+        self._first = self._end = lease.first_chunk
+        # By slot of the lease: the chunk that comes next, the one whose result is missing, and when to send it again.
+        self._next = np.zeros(lease.window, np.int64)
         self._awaited = np.full(lease.window, -1, np.int64)
         self._due = np.full(lease.window, np.inf)
         self._times_sent = np.zeros(lease.window, np.int64)
@@ -96,7 +97,8 @@ class SlottedWorker(ABC):
         padded = np.zeros(chunks * self._elements, np.float32)
         padded[: given.size] = given
         self.load(padded.reshape(chunks, self._elements))
-        self._first, self._end, self._unsent = self._end, self._end + chunks, self._end
+        self._first, self._end = self._end, self._end + chunks
+        self._next = self._first + (np.arange(self.lease.window) - self._first) % self.lease.window
         self._out = np.empty((chunks, self._elements), np.float32)
         self._result = out if out is not None else flat_out.reshape(x.shape)
         self._missing, self._total, self._latest = chunks, chunks, now
@@ -149,6 +151,7 @@ class SlottedWorker(ABC):
         expired = self._awaited[self._due <= now]
         new = self.unsent()
         self._awaited[new % self.lease.window] = new
+        self._next[new % self.lease.window] = new + self.lease.window
         self.statistics.retransmissions += len(expired)
         self.statistics.timeouts += len(expired)
         chunks = np.concatenate([expired, new])
@@ -159,12 +162,8 @@ class SlottedWorker(ABC):
         return chunks
 
     def unsent(self) -> Chunks:
-        """Return the chunks [m] that were never sent, and whose slots are free."""
-        new = np.arange(self._unsent, min(self._unsent + self.lease.window, self._end))
-        blocked = self._awaited[new % self.lease.window] >= 0
-        new = new[: int(np.argmax(blocked))] if blocked.any() else new
-        self._unsent += len(new)
-        return new
+        """Return the chunks [m] that can be sent for the first time, ascending: the next one of each free slot."""
+        return np.sort(self._next[(self._awaited < 0) & (self._next < self._end)])
 
     def sent(self, datagrams: Datagrams) -> Datagrams:
         """Count datagrams that are about to be sent, and return them."""

@@ -85,13 +85,11 @@ class AtpWorker(SlottedWorker):
         return chunks
 
     def unsent(self) -> Chunks:
-        """Return the chunks [m] that were never sent, whose slots are free, and which the window allows."""
-        in_flight = int(np.count_nonzero(self._awaited >= 0))
-        room = max(0, int(self._allowed) - in_flight)
-        before = self._unsent
-        new = super().unsent()[:room]
-        self._unsent = before + len(new)
-        return new
+        """Return the chunks [m] to send for the first time: in their order, as many as the window allows."""
+        awaited = self._awaited[self._awaited >= 0]
+        room = max(0, int(self._allowed) - len(awaited))
+        new, end = super().unsent(), int(awaited.min(initial=self._end)) + self.lease.window
+        return new[new < end][:room]
 
     def updates(self, chunks: Chunks, rows: Chunks) -> Datagrams:
         """Return the packets of chunks [m], marked as resent if they are."""

@@ -213,12 +213,8 @@ class ThcWorker(SlottedWorker):
 
     def unsent(self) -> Chunks:
         """Return the chunks [m] that were never sent, and whose slots are free: the norm's alone until it is known."""
-        before = self._unsent
         new = super().unsent()
-        if self._planes is None:
-            new = new[new == self._first]
-            self._unsent = before + len(new)
-        return new
+        return new[new == self._first] if self._planes is None else new
 
     def datagrams_to_send(self, now: float) -> Sequence[Datagrams]:
         """Return new packets and retransmissions, the norm's first; see Participant.

@@ -130,7 +130,11 @@ def test_soak_finds_a_program_with_a_mistake(
 ) -> None:
     patient = _patient(canary, tmp_path)
     wrong = switch_with(canary, text, mutated, tmp_path)
-    runs = (run_scenario(Scenario(jobs=(LATE,), links=FAULTY), wrong, protocol=p) for p in (canary, patient))
+    runs = (
+        run_scenario(Scenario(seed=seed, jobs=(LATE,), links=FAULTY), wrong, protocol=p)
+        for seed in range(12)
+        for p in (canary, patient)
+    )
     assert any(one.violations for one in runs)
 
 

@@ -45,15 +45,28 @@ def test_a_chunk_is_sent_once_its_slot_has_its_result() -> None:
     one.start(np.zeros(14, np.float32), 0.0)
     assert sent(one, 0.0) == [0, 1, 2]
     answer(one, 0.1, 1)
-    assert sent(one, 0.1) == []  # chunk 3 has the slot of chunk 0
+    assert sent(one, 0.1) == [4]
     answer(one, 0.2, 0)
-    assert sent(one, 0.2) == [3, 4]
+    assert sent(one, 0.2) == [3]
     answer(one, 0.3, 4, 2, 3)
     assert sent(one, 0.3) == [5, 6]
     answer(one, 0.4, 6, 5)
     assert one.finished
     assert one.finish().tolist() == [0, 7, 1, 7, 2, 7, 3, 7, 4, 7, 5, 7, 6, 7]
     assert one.deadline() is None
+
+
+def test_a_slot_without_its_result_holds_no_other_slot_back() -> None:
+    one = worker()
+    one.start(np.zeros(18, np.float32), 0.0)
+    assert sent(one, 0.0) == [0, 1, 2]
+    for first in (1, 4):
+        answer(one, 0.1, first, first + 1)
+        assert sent(one, 0.1) == [first + 3, first + 4]
+    answer(one, 0.2, 7, 8)
+    assert sent(one, 0.2) == []  # only slot 0 has more, and chunk 0 is missing
+    answer(one, 0.3, 0)
+    assert sent(one, 0.3) == [3]
 
 
 def test_each_packet_has_a_fixed_timeout_of_its_own() -> None:
