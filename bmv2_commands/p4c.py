@@ -52,6 +52,9 @@ _UNUSED_VALUES = (
 )
 
 
+_WARNING_OPTIONS = ("--Wdisable", "--Werror", "--Wwarn")
+
+
 class _Parser(argparse.ArgumentParser):
     """Parser whose errors do not print the whole usage: a Makefile's output should end with the error."""
 
@@ -69,7 +72,13 @@ def main(command: Command, argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, or 1 if nothing was compiled.
     """
-    arguments = _parser(command).parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    # These options need no name, and a program that follows is none.
+    words = [
+        f"{word}=" if word in _WARNING_OPTIONS and after.endswith(".p4") else word
+        for word, after in zip(words, [*words[1:], ""], strict=True)
+    ]
+    arguments = _parser(command).parse_args(words)
     try:
         _check(arguments)
         compiled = _compile(arguments)

@@ -122,15 +122,17 @@ def test_warnings_are_printed_and_can_be_omitted_or_refused(capsys):
     assert "warning" in said
     name = said.partition("--Wwarn=")[2].partition("]")[0]
     for omitted in (["--Wdisable", "warned.p4"], [f"--Wdisable={name}", "warned.p4"]):
-        assert main("p4c", omitted[::-1]) == 0
-        assert capsys.readouterr().err == ""
+        for words in (omitted, omitted[::-1]):
+            assert main("p4c", words) == 0
+            assert capsys.readouterr().err == ""
     Path("warned.json").unlink()
     assert main("p4c", ["warned.p4", f"--Werror={name}"]) == 1
     assert "error" in capsys.readouterr().err
     assert not Path("warned.json").exists()
     for kept in (["--Werror", f"--Wwarn={name}"], [f"--Werror={name}", "--Wwarn"]):
-        assert main("p4c", ["warned.p4", *kept]) == 0
-        assert f"[--Wwarn={name}]" in capsys.readouterr().err
+        for words in (["warned.p4", *kept], [*kept, "warned.p4"], ["--Wwarn", name, *kept, "warned.p4"]):
+            assert main("p4c", words) == 0
+            assert f"[--Wwarn={name}]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
