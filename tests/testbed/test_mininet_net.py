@@ -296,7 +296,9 @@ def test_a_network_is_built_in_a_sandbox_only(tmp_path: Path) -> None:
 
 
 def test_a_missing_tool_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delitem(sys.modules, "mininet", raising=False)  # tools are looked for when it is first imported
+    monkeypatch.delitem(
+        sys.modules, "mininet", raising=False
+    )  # tools are looked for when it is first imported
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NetworkError, match="mnexec is missing; install it: sudo apt install mininet"):
         mininet_api.new_network()
