@@ -25,10 +25,8 @@ VIRTUAL_START, LIVE_START = 1.0, 5.0  # seconds that a point takes in addition
 # How many times as long a hop takes if each packet wakes a host, which is Python, by itself. Measured: 50,000 to 90,000
 # hops in a second of processor time, and 300,000 to 600,000 where hosts receive many packets at a time.
 _AWAKENED = 5.0
-UNCERTAINTY = (
-    3.0  # factor by which elapsed times may differ from estimates, on a machine that does nothing else
-)
-
+# Factor by which elapsed times may differ from estimates, on a machine that does nothing else.
+UNCERTAINTY = 3.0
 _PAIRS = 64  # pairs of hosts by which the distance of two hosts is estimated
 
 
@@ -115,9 +113,7 @@ def _other_hops(settings: Settings) -> Iterator[float]:
 
 def _of_hosts(settings: Settings, hosts: Sequence[str], **changes: Any) -> Settings:
     """Return settings whose workers are these hosts, with other changes."""
-    changed = settings.model_copy(update=changes | {"hosts": tuple(hosts)})
-    changed.__dict__.pop("members", None)  # a cached property of the original
-    return changed
+    return settings.model_copy(update=changes | {"hosts": tuple(hosts)})
 
 
 def _message_hops(settings: Settings, sizes: Sequence[float]) -> float:

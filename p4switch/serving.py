@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from fanin.native import libc
+from fanin.native.collector import collect_seldom
 from fanin.native.toolchain import ToolchainError
 from fanin.p4switch.bmv2json.program import ProgramError
 from fanin.p4switch.engine.live_ports import PortError
@@ -26,8 +27,6 @@ from fanin.p4switch.tls import TlsError
 if TYPE_CHECKING:
     from fanin.p4switch.bmv2_runtime.server import ThriftServer
     from fanin.p4switch.trace.bmv2_log import PacketLog
-
-_COLLECT_AFTER = 50_000  # additional objects
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +70,7 @@ def run(options: Options) -> None:
         raise StartError(str(error)) from None
     thrift_port = thrift.port if thrift else None
     packet_log = _log_packets(device, options, thrift_port) if options.packet_levels else None
-    collect_rarely()
+    leave_start_uncollected()
     libc.return_free_memory()  # the JSON of a large program took 8 MB
     ports = ",".join(f"{number}@{interface}" for number, interface in sorted(options.ports.items()))
     at = f" grpc={services[1]}" if services else ""
@@ -87,10 +86,13 @@ def run(options: Options) -> None:
     device.stop()
 
 
-def collect_rarely() -> None:
-    """Collect garbage rarely: table entries are many and live long, and it took a quarter of the time to write them."""
+def leave_start_uncollected() -> None:
+    """Leave what the start has made out of collections of garbage, and collect seldom.
+
+    Table entries are many and live long. Collections took a quarter of the time to write them.
+    """
     gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER)
+    collect_seldom()
     gc.enable()
 
 

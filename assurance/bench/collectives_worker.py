@@ -59,17 +59,17 @@ def carry_out(order: CollectiveOrder, comm: Communicator, addresses: Sequence[tu
         CollectiveError: If an operation fails.
     """
     report = Report()
-    with _carrier(order, comm, addresses) as call:
-        _repeat(order, comm, call, report)
+    part = slice(*(order.elements // comm.size * rank for rank in (comm.rank, comm.rank + 1)))
+    with _carrier(order, comm, addresses, part) as call:
+        _repeat(order, comm, call, part, report)
     return report
 
 
 def _repeat(
-    order: CollectiveOrder, comm: Communicator, call: Callable[[Vector], Vector], report: Report
+    order: CollectiveOrder, comm: Communicator, call: Callable[[Vector], Vector], part: slice, report: Report
 ) -> None:
     quantized = partial(quantized_sum_bound, window=_MANY_BLOCKS)
     oracle = sums_within(float32_sum_bound if order.algorithm == "ring" else quantized)
-    part = slice(*(order.elements // comm.size * rank for rank in (comm.rank, comm.rank + 1)))
     for repetition in range(order.repetitions + 1):
         given = [
             np.random.default_rng((repetition, rank)).standard_normal(order.elements, np.float32)
@@ -93,7 +93,7 @@ def _repeat(
 
 @contextmanager
 def _carrier(
-    order: CollectiveOrder, comm: Communicator, addresses: Sequence[tuple[str, int]]
+    order: CollectiveOrder, comm: Communicator, addresses: Sequence[tuple[str, int]], part: slice
 ) -> Iterator[Callable[[Vector], Vector]]:
     """Yield what carries out the operation, given the whole array."""
     if order.algorithm == "ring":
@@ -103,7 +103,6 @@ def _carrier(
         ) as ring:
             yield ring.all_reduce
     else:
-        part = slice(*(order.elements // comm.size * rank for rank in (comm.rank, comm.rank + 1)))
         yield lambda x: _call(comm, order.operation, x, part)
 
 

@@ -71,6 +71,7 @@ def _known_or_file(algorithm: str) -> str:
 
 
 KeyPath = tuple[str, ...]  # the tables that contain a key, and its name
+_OF_NETWORK = {"world", "topology", "links", "seed"}  # keys that the network depends on
 
 
 class Settings(Table):
@@ -285,6 +286,15 @@ class Settings(Table):
         ),
     ] = None
     seed: Annotated[int, Field(ge=0, description="number that all random draws depend on")] = 1
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with changes, and without what was derived from the values before them."""
+        copied = super().model_copy(update=update, deep=deep)
+        # Networks are large, and few keys change them.
+        kept = (update or {}).keys().isdisjoint(_OF_NETWORK)
+        for name in ("members", "outside", "servers_needed", *(() if kept else ("network",))):
+            copied.__dict__.pop(name, None)
+        return copied
 
     @cached_property
     def network(self) -> Topology:

@@ -1,4 +1,4 @@
-"""The tables of each switch: in every network and for every job, they lead where they should."""
+"""Tables of switches lead where they should, in random networks and for random jobs."""
 
 from collections import Counter
 from ipaddress import IPv4Address, IPv4Network

@@ -15,7 +15,7 @@ from fanin.p4switch.p4runtime import proto
 from fanin.p4switch.p4runtime.batches import attempt
 from fanin.p4switch.p4runtime.device import Device
 from fanin.p4switch.p4runtime.roles import RoleAccess
-from fanin.p4switch.serving import collect_rarely
+from fanin.p4switch.serving import leave_start_uncollected
 
 BATCH = 1000  # entries in a request
 
@@ -71,7 +71,7 @@ def insert_outcome(routes: Routes) -> InsertOutcome:
                     bytes(parameter.value)
 
     thresholds = gc.get_threshold()
-    collect_rarely()  # as in the switch's process
+    leave_start_uncollected()  # as in the switch's process
     try:
         return InsertOutcome(routes, _processor_seconds(insert), _processor_seconds(read))
     finally:

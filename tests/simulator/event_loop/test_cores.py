@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +18,7 @@ from fanin.topologies.model import Topology
 from fanin.topologies.shapes import leaf_spine
 from fanin.workers.recovery import Recovery
 from tests.simulator.event_loop import random_flows
+from tests.simulator.event_loop.mutants import Mutant, library_with
 from tests.simulator.event_loop.random_clusters import random_case
 from tests.sizes import sized
 from tests.topologies.networks import networks
@@ -93,12 +92,9 @@ def test_one_core_does_the_work_if_the_system_refuses_threads(
     switch: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("P4SWITCH_CFLAGS", "-O0")
-    folder = shutil.copytree(compiled.FOLDER, tmp_path / "refusing")
-    text = (folder / "parts.c").read_text()
     made = "pthread_create(threads + made, NULL, run_part, t->parts[made])"
-    assert text.count(made) == 1
-    (folder / "parts.c").write_text(text.replace(made, "(made == 2 || " + made + ")"))  # the third one
-    refusing = compiled.library(folder)
+    third_refused = Mutant("parts.c", made, f"(made == 2 || {made})")
+    refusing = library_with(third_refused, compiled.FOLDER, compiled.library, tmp_path)
     monkeypatch.setattr(network, "library", lambda: refusing)
     fabrics = [Fabric(leaf_spine(1, 3, 1, rate=10**10), switch, make_network=on(cores)) for cores in (1, 3)]
     found = []
@@ -127,15 +123,6 @@ def test_hosts_that_need_python_run_on_one_core(switch: Engine) -> None:
     assert ring.network.one_core_because == "Python handles what arrives at h1"
 
 
-class Mutant(NamedTuple):
-    """A text of a C file that is replaced, and a seed of random flows that shows it."""
-
-    file: str
-    old: str
-    new: str
-    seed: int
-
-
 MUTANTS = {
     "pause frames that nobody gets": Mutant(
         "parts.c", "            add_event(l, &l->signals, p->signals.at[i]);", "            ;", 3
@@ -155,11 +142,7 @@ def test_a_mistake_is_found(
     switch: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mutant: Mutant
 ) -> None:
     monkeypatch.setenv("P4SWITCH_CFLAGS", "-O0")
-    folder = shutil.copytree(compiled.FOLDER, tmp_path / "changed")
-    text = (folder / mutant.file).read_text()
-    assert text.count(mutant.old) == 1
-    (folder / mutant.file).write_text(text.replace(mutant.old, mutant.new))
     one = random_flows.run(switch, mutant.seed, observed=False)
-    changed = compiled.library(folder)
+    changed = library_with(mutant, compiled.FOLDER, compiled.library, tmp_path)
     monkeypatch.setattr(network, "library", lambda: changed)
     assert random_flows.run(switch, mutant.seed, observed=False, cores=2) != one

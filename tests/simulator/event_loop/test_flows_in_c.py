@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -14,6 +12,7 @@ from fanin.simulator import flows, network
 from fanin.workers.host_based.engine import compiled as engine
 from fanin.workers.host_based.engine import flows as flows_in_c
 from tests.simulator.event_loop import random_flows
+from tests.simulator.event_loop.mutants import Mutant, library_with
 from tests.simulator.event_loop.random_flows import Ran
 from tests.sizes import sized
 
@@ -43,15 +42,6 @@ def test_windows_that_c_runs_at_once_are_those_that_python_runs(switch: Engine) 
     for seed in range(sized(6, 100)):
         observed, alone = (random_flows.run(switch, seed, observed=which) for which in (True, False))
         assert observed.facts[1:] == alone.facts[1:], seed
-
-
-class Mutant(NamedTuple):
-    """A text of a C file that is replaced, and a seed that shows it."""
-
-    file: str
-    old: str
-    new: str
-    seed: int
 
 
 MUTANTS = {
@@ -91,10 +81,6 @@ def test_a_mistake_in_c_is_found(
 ) -> None:
     monkeypatch.setenv("P4SWITCH_CFLAGS", "-Og")
     of = loop if mutant.file == "card.c" else engine
-    folder = shutil.copytree(of.FOLDER, tmp_path / "changed")
-    text = (folder / mutant.file).read_text()
-    assert text.count(mutant.old) == 1
-    (folder / mutant.file).write_text(text.replace(mutant.old, mutant.new))
-    changed = of.library(folder)
+    changed = library_with(mutant, of.FOLDER, of.library, tmp_path)
     monkeypatch.setattr(network if of is loop else flows_in_c, "library", lambda: changed)
     assert random_flows.run(switch, mutant.seed) != in_python(switch, mutant.seed)
