@@ -179,6 +179,10 @@ def check(piece: Text) -> Iterator[Finding]:
         for match in pattern.finditer(prose)
     ]
     findings += [(match.start(), f'"{match[0]} …"', "put the subject first") for match in _OF.finditer(prose)]
+    findings += [
+        (match.start(), "the mark of a merge conflict", "resolve it")
+        for match in re.finditer(r"^(?:<{7}|>{7}) ", piece.text, re.M)
+    ]
     wrong = {"docstring": FRAGMENTS, "function": (*FRAGMENTS, *NO_VERBS)}.get(piece.kind, ())
     if wrong and (first := re.match(rf"\s*({'|'.join(wrong)})\b(?!-)", prose)):
         instead = "begin with a verb" if piece.kind == "function" else "begin with a noun"

@@ -43,6 +43,14 @@ def test_a_banned_phrase_is_found_where_it_begins(text: str, found: str) -> None
     assert findings(f"# Title\n\n{text}\n") == [(3, text.index(found) + 1, f'"{found}"')]
 
 
+def test_what_a_merge_left_unresolved_is_found_in_code_too() -> None:
+    found = "the mark of a merge conflict"
+    assert findings("```\n<<<<<<< HEAD\na\n=======\nb\n>>>>>>> topic\n```\n") == [
+        (2, 1, found),
+        (6, 1, found),
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [
