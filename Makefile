@@ -32,8 +32,8 @@ SHELL = bash
 .SHELLFLAGS = -o pipefail -c
 LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; done; [ ! -t 1 ] || printf '\r\033[K'
 
-# A process for each core, and two for tests that mostly wait: those of live networks, one after the other, and those of
-# jobs (tests/conftest.py). Some of make test-fast wait, too, for processes that they start.
+# A process for each core, and two for tests that mostly wait: those of live networks and of jobs (tests/conftest.py).
+# Some of make test-fast wait, too, for processes that they start.
 # Linear algebra in one thread: those of hundreds of processes would wait for one another.
 WAITING = 2
 PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + $(WAITING)) --dist loadgroup --no-loadscope-reorder

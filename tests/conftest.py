@@ -42,6 +42,7 @@ settings.load_profile("any machine")
 providers._get_local_constants = Constants
 
 JOBS = Path(__file__).parent / "workers" / "job"
+COMMANDS = (Path(__file__).parent / "fanin", Path(__file__).parent / "docs")
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist, there is no such hook
@@ -91,13 +92,17 @@ def _leave_for_make_test_long(config: pytest.Config, items: list[pytest.Item]) -
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if sized(True, False):
         _leave_for_make_test_long(config, items)
-    # Live networks one after the other, in one process of pytest-xdist: they share the machine's time. Beside them, in
-    # another, tests in which workers mostly wait for one another. Both begin at once. Of the others, those that take
-    # longer come first, so that no process works on one at the end while others have nothing to do.
-    groups: dict[str, list[pytest.Item]] = {"live": [], "jobs": [], "slow": [], "": []}
+    # Live networks in two processes of pytest-xdist, those of commands and all others, so that at most two share the
+    # machine's time. Beside them, in another, tests in which workers mostly wait for one another. All three begin at
+    # once. Of the others, those that take longer come first, so that no process works on one at the end while others
+    # have nothing to do.
+    groups: dict[str, list[pytest.Item]] = {"commands": [], "live": [], "jobs": [], "slow": [], "": []}
     for item in items:
-        live = item.get_closest_marker("live") is not None
-        group = "live" if live else "jobs" if JOBS in item.path.parents else ""
+        parents = item.path.parents
+        if item.get_closest_marker("live") is not None:
+            group = "commands" if any(folder in parents for folder in COMMANDS) else "live"
+        else:
+            group = "jobs" if JOBS in parents else ""
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
         if group == "jobs":
