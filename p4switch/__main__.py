@@ -13,11 +13,10 @@ from importlib.util import find_spec
 from types import ModuleType
 
 from fanin.native.text import printable
+from fanin.p4switch.log import LOGGER
 from fanin.p4switch.options import Options, StartError, UsageError, parse
 
 PRELOADED = ("fanin.p4switch.serving",)
-
-PACKET_LOG = "bmv2"  # as in trace/bmv2_log.py
 
 _EXIT_FAILURE = 1
 _EXIT_USAGE = 2
@@ -82,7 +81,7 @@ class _PrintableFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line without control characters that could act on a terminal."""
-        if record.name == PACKET_LOG:  # BMv2's format; what it quotes of packets is hexadecimal
+        if record.name == LOGGER:  # BMv2's format; what it quotes is printable
             return record.getMessage()
         return printable(super().format(record))
 
@@ -98,6 +97,8 @@ def _log_to(options: Options) -> None:
         raise StartError(f"cannot log: {error}") from None
     handler.setFormatter(_PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=options.log_level, handlers=[handler])
+    if options.log_console or options.log_file:  # otherwise messages of the program go to the standard error
+        logging.getLogger(LOGGER).setLevel(max(logging.INFO, options.log_level))
 
 
 def _check_ports(ports: dict[int, str]) -> None:

@@ -145,7 +145,7 @@ def parse(argv: Sequence[str], command: str = "python -m fanin.p4switch") -> Opt
 
 def _packet_levels(switch: argparse.Namespace) -> str:
     dumps = switch.log_level == "info" and switch.dump_packet_data > 0
-    return _PACKET_LEVELS.get(switch.log_level, "I" if dumps else "")
+    return _PACKET_LEVELS.get(switch.log_level, "IE" if dumps else "")
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
