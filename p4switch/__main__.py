@@ -14,7 +14,7 @@ from types import ModuleType
 
 from fanin.native.text import printable
 from fanin.p4switch.log import LOGGER
-from fanin.p4switch.options import Options, StartError, UsageError, parse
+from fanin.p4switch.options import MODULE, Options, StartError, UsageError, parse
 
 PRELOADED = ("fanin.p4switch.serving",)
 
@@ -22,7 +22,7 @@ _EXIT_FAILURE = 1
 _EXIT_USAGE = 2
 
 
-def main(argv: Sequence[str] | None = None, command: str = "python -m fanin.p4switch") -> int:
+def main(argv: Sequence[str] | None = None, command: str = MODULE) -> int:
     """Run the switch until SIGTERM or SIGINT.
 
     Args:
@@ -32,11 +32,14 @@ def main(argv: Sequence[str] | None = None, command: str = "python -m fanin.p4sw
     Returns:
         The exit status: 0, 1 if the switch cannot start, or 2 for wrong usage.
     """
+    name = "p4switch" if command == MODULE else command  # in messages
     # Nothing that a start makes is garbage: collections were a third of the time to read a large program.
     gc.disable()
     try:
         with _unused_left_out():
             options = parse(sys.argv[1:] if argv is None else argv, command)
+            for warning in options.warnings:
+                print(f"{name}: warning: {warning}", file=sys.stderr)
             _log_to(options)
             _check_ports(options.ports)
             # Imported here because serving needs gRPC, which takes long to load: wrong usage should fail at once.
@@ -46,10 +49,10 @@ def main(argv: Sequence[str] | None = None, command: str = "python -m fanin.p4sw
 
         run(options)
     except UsageError as error:
-        print(f"p4switch: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return _EXIT_USAGE
     except StartError as error:
-        print(f"p4switch: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return _EXIT_FAILURE
     return 0
 
