@@ -13,12 +13,23 @@ from pathlib import Path
 from fanin.bmv2_commands.course_modules import modules
 from fanin.bmv2_commands.install import install
 
-# What the scripts of p4lang/tutorials, p4-utils and p4-learning import.
+# What the scripts of p4lang/tutorials, p4-guide, p4-utils and p4-learning import.
 PACKAGES = (
-    *("scapy", "psutil", "ptf", "thrift", "pynng", "networkx", "ipaddr"),
+    *(
+        "scapy",
+        "psutil",
+        "ptf",
+        "thrift",
+        "pynng",
+        "networkx",
+        "ipaddr",
+        "ipython",
+        "netaddr",
+        "beautifulsoup4",
+    ),
     *("protobuf>=3.20", "grpcio", "googleapis-common-protos"),
 )
-# Without what they require: old versions of packages above, and those of a shell that no script opens.
+# Without what they require: old versions of packages above.
 _BARE_PACKAGES = ("p4runtime-shell",)
 # Debian's package installs Mininet for the system's Python, whose other packages would get in the way.
 _DIST_PACKAGES = "/usr/lib/python3/dist-packages"

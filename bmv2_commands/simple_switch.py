@@ -65,7 +65,6 @@ def switch_arguments(command: Command, arguments: Sequence[str]) -> list[str]:
         general += ["--thrift-port", str(_THRIFT_PORT)]
     if command == "simple_switch":
         general.append("--no-grpc")
-        target = [argument for argument in target if argument != "--enable-swap"]
     else:
         general.append("--no-empty-config")  # p4-utils sets the program if it cannot read one
     return general + target

@@ -86,7 +86,7 @@ class Diagnostic:
         span: The place.
         message: What is wrong.
         hint: What to do about it, or None.
-        severity: "error" or "warning".
+        severity: "error", "warning" or "info".
         option: The name of the warning, as --Wdisable and @noWarn take it, or None.
         other: The place of another declaration that conflicts with this one, or None.
         cause: What several errors may have in common, such as a name that is not declared, or None. Only the first
@@ -113,7 +113,7 @@ class Diagnostic:
         )
         head = f"{_place(span.file, span.line, span.column)}: {self.severity}: {self.message}"
         if self.option is not None:
-            head += f" [--W{'warn' if self.severity == 'warning' else 'error'}={self.option}]"
+            head += f" [--W{self.severity.removesuffix('ing')}={self.option}]"
         lines = [head]
         lines += _excerpt(span.file, span.line, span.column, width)
         if span.expansion is not None:

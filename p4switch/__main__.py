@@ -13,17 +13,16 @@ from importlib.util import find_spec
 from types import ModuleType
 
 from fanin.native.text import printable
-from fanin.p4switch.options import Options, StartError, UsageError, parse
+from fanin.p4switch.log import LOGGER
+from fanin.p4switch.options import MODULE, Options, StartError, UsageError, parse
 
 PRELOADED = ("fanin.p4switch.serving",)
-
-PACKET_LOG = "bmv2"  # as in trace/bmv2_log.py
 
 _EXIT_FAILURE = 1
 _EXIT_USAGE = 2
 
 
-def main(argv: Sequence[str] | None = None, command: str = "python -m fanin.p4switch") -> int:
+def main(argv: Sequence[str] | None = None, command: str = MODULE) -> int:
     """Run the switch until SIGTERM or SIGINT.
 
     Args:
@@ -33,11 +32,14 @@ def main(argv: Sequence[str] | None = None, command: str = "python -m fanin.p4sw
     Returns:
         The exit status: 0, 1 if the switch cannot start, or 2 for wrong usage.
     """
+    name = "p4switch" if command == MODULE else command  # in messages
     # Nothing that a start makes is garbage: collections were a third of the time to read a large program.
     gc.disable()
     try:
         with _unused_left_out():
             options = parse(sys.argv[1:] if argv is None else argv, command)
+            for warning in options.warnings:
+                print(f"{name}: warning: {warning}", file=sys.stderr)
             _log_to(options)
             _check_ports(options.ports)
             # Imported here because serving needs gRPC, which takes long to load: wrong usage should fail at once.
@@ -47,10 +49,10 @@ def main(argv: Sequence[str] | None = None, command: str = "python -m fanin.p4sw
 
         run(options)
     except UsageError as error:
-        print(f"p4switch: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return _EXIT_USAGE
     except StartError as error:
-        print(f"p4switch: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return _EXIT_FAILURE
     return 0
 
@@ -82,7 +84,7 @@ class _PrintableFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line without control characters that could act on a terminal."""
-        if record.name == PACKET_LOG:  # BMv2's format; what it quotes of packets is hexadecimal
+        if record.name == LOGGER:  # BMv2's format; what it quotes is printable
             return record.getMessage()
         return printable(super().format(record))
 
@@ -98,6 +100,8 @@ def _log_to(options: Options) -> None:
         raise StartError(f"cannot log: {error}") from None
     handler.setFormatter(_PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=options.log_level, handlers=[handler])
+    if options.log_console or options.log_file:  # otherwise messages of the program go to the standard error
+        logging.getLogger(LOGGER).setLevel(max(logging.INFO, options.log_level))
 
 
 def _check_ports(ports: dict[int, str]) -> None:

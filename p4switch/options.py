@@ -15,6 +15,7 @@ from typing import NoReturn
 from fanin.p4switch.engine.links import Direction, LinkError, LinkProperties, changed, link_option
 from fanin.p4switch.tls import TlsFiles
 
+MODULE = "python -m fanin.p4switch"  # the command that starts the switch without simple_switch's name
 _GRPC_ADDRESS = (
     # simple_switch_grpc listens on all addresses, but whoever can connect may set the program
     "127.0.0.1:9559"
@@ -41,12 +42,18 @@ _REFUSED = {
 }
 _REFUSED_TARGET = {
     "--dp-grpc-server-addr": "attach interfaces with -i",
+    "--load-modules": "externs are written in Python (CONTRIBUTING.md)",
+    "--disable-swap": "a controller can always replace the program",
 }
-_UNUSED = (
-    "--nanolog",
-    *("--max-port-count", "--log-file-max-size", "--log-file-max-files"),
+# Options that BMv2 obeys and this switch does not, with the reason. A warning names it.
+_WITHOUT_EFFECT = {
+    "--nanolog": "read the log instead (--log-console, --log-file)",
+    "--max-port-count": f"ports go up to {_MAX_PORT}",
+    **dict.fromkeys(("--log-file-max-size", "--log-file-max-files"), "the log is one file of any size"),
+}
+_TARGET_WITHOUT_EFFECT = dict.fromkeys(
+    ("--max-mc-groups", "--max-l1-entries", "--max-l2-entries"), "multicast has no such limits"
 )
-_UNUSED_TARGET = ("--max-mc-groups", "--max-l1-entries", "--max-l2-entries")
 
 
 class UsageError(Exception):
@@ -63,7 +70,8 @@ class Options:
 
     `program` is a BMv2 JSON, or None with --no-p4; `ports` maps port numbers to interfaces; `pcap` is a folder or None.
     `grpc_address` is None with --no-grpc. `empty_config` is False with --no-empty-config.
-    `packet_levels` has the first letters of the levels at which packets are logged.
+    `packet_levels` has the first letters of the levels at which packets are logged. `warnings` name options without
+    effect.
     """
 
     program: Path | None
@@ -84,9 +92,10 @@ class Options:
     notifications_address: str
     packet_levels: str
     dumped_bytes: int
+    warnings: Sequence[str]
 
 
-def parse(argv: Sequence[str], command: str = "python -m fanin.p4switch") -> Options:
+def parse(argv: Sequence[str], command: str = MODULE) -> Options:
     """Parse a command line.
 
     Args:
@@ -104,6 +113,13 @@ def parse(argv: Sequence[str], command: str = "python -m fanin.p4switch") -> Opt
         # `--pcap PROGRAM.json`: the folder was left out
         switch.program, switch.pcap = switch.pcap, Path()
     grpc = _target_parser().parse_args(target)
+    if switch.program is not None and switch.program.suffix in (".p4", ".p4i"):
+        compiled = switch.program.with_suffix(".json")
+        compiler = "fanin compile" if command == MODULE else "p4c-bm2-ss"
+        raise UsageError(
+            f"{switch.program} is P4 source: compile it with {compiler} -o {compiled} {switch.program}, "
+            f"and give {compiled} to the switch"
+        )
     if switch.no_p4 == (switch.program is not None):
         raise UsageError("give either the path of a BMv2 JSON or --no-p4")
     if switch.log_console and switch.log_file:
@@ -128,6 +144,10 @@ def parse(argv: Sequence[str], command: str = "python -m fanin.p4switch") -> Opt
         thrift_port=switch.thrift_port,
         packet_levels=_packet_levels(switch) if logging_wanted else "",
         dumped_bytes=switch.dump_packet_data,
+        warnings=[
+            f"{option} has no effect on fanin's switch: {(_WITHOUT_EFFECT | _TARGET_WITHOUT_EFFECT)[option]}"
+            for option in dict.fromkeys([*switch.without_effect, *grpc.without_effect])
+        ],
         notifications_address=switch.notifications_addr
         or f"ipc:///tmp/bmv2-{switch.device_id}-notifications.ipc",
     )
@@ -145,7 +165,7 @@ def parse(argv: Sequence[str], command: str = "python -m fanin.p4switch") -> Opt
 
 def _packet_levels(switch: argparse.Namespace) -> str:
     dumps = switch.log_level == "info" and switch.dump_packet_data > 0
-    return _PACKET_LEVELS.get(switch.log_level, "I" if dumps else "")
+    return _PACKET_LEVELS.get(switch.log_level, "IE" if dumps else "")
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -225,6 +245,13 @@ def _tls(grpc: argparse.Namespace) -> TlsFiles | None:
 class _ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
+
+
+class _WithoutEffect(argparse.Action):
+    def __call__(
+        self, _parser: object, namespace: argparse.Namespace, _values: object, option: str | None = None
+    ) -> None:
+        namespace.without_effect.append(option)
 
 
 class _Version(argparse.Action):
@@ -315,7 +342,7 @@ def _switch_parser(command: str) -> _ArgumentParser:
         help="default info; debug and trace also log each packet",
     )
     parser.add_argument("--log-flush", action="store_true", help="accepted: logs are always flushed")
-    _add_unused(parser, _UNUSED)
+    _add_without_effect(parser, _WITHOUT_EFFECT)
     return parser
 
 
@@ -356,10 +383,14 @@ def _target_parser() -> _ArgumentParser:
         metavar="N",
         help="on emulated links, a port has a queue for each priority below N, and serves the highest first",
     )
-    _add_unused(parser, _UNUSED_TARGET)
+    parser.add_argument(
+        "--enable-swap", action="store_true", help="accepted: programs can always be replaced"
+    )
+    _add_without_effect(parser, _TARGET_WITHOUT_EFFECT)
     return parser
 
 
-def _add_unused(parser: _ArgumentParser, names: Iterable[str]) -> None:
+def _add_without_effect(parser: _ArgumentParser, names: Iterable[str]) -> None:
+    parser.set_defaults(without_effect=[])
     for name in names:
-        parser.add_argument(name, metavar="X", help="accepted, without effect")
+        parser.add_argument(name, action=_WithoutEffect, metavar="X", help="accepted, without effect")

@@ -18,6 +18,7 @@ from fanin.native.collector import collect_seldom
 from fanin.native.toolchain import ToolchainError
 from fanin.p4switch.bmv2json.program import ProgramError
 from fanin.p4switch.engine.live_ports import PortError
+from fanin.p4switch.log import MessageLog, write_lines
 from fanin.p4switch.options import Options, StartError
 from fanin.p4switch.p4runtime.device import Device
 from fanin.p4switch.p4runtime.server import P4RuntimeService, serve
@@ -49,6 +50,7 @@ def run(options: Options) -> None:
         captures = open_captures(options.pcap, options.ports) if options.pcap else None
     except OSError as error:
         raise StartError(f"--pcap: {error.filename}: {error.strerror}") from None
+    messages = MessageLog()
     device = Device(
         options.ports,
         options.cpu_port,
@@ -57,6 +59,7 @@ def run(options: Options) -> None:
         options.device_id,
         options.priority_queues,
         captures,
+        messages.follow,
     )
     try:
         if options.program is not None:
@@ -76,7 +79,7 @@ def run(options: Options) -> None:
     at = f" grpc={services[1]}" if services else ""
     at += f" thrift=127.0.0.1:{thrift.port}" if thrift else ""
     print(f"ready device_id={options.device_id}{at} ports={ports}", flush=True)
-    os.read(ended, 1)
+    messages.write_until(ended)
     if packet_log:
         packet_log.stop()
     if thrift:
@@ -84,6 +87,7 @@ def run(options: Options) -> None:
     if services:
         services[0].stop(grace=0).wait()
     device.stop()
+    messages.write()
 
 
 def leave_start_uncollected() -> None:
@@ -159,14 +163,16 @@ def _serve_thrift(device: Device, options: Options) -> ThriftServer:
 def _log_packets(device: Device, options: Options, thrift_port: int | None) -> PacketLog:
     """Log ports, the Thrift port and packets in the words of BMv2's log."""
     # Imported here because most switches are never traced.
-    from fanin.p4switch.trace.bmv2_log import PacketLog, write_line
+    from fanin.p4switch.trace.bmv2_log import PacketLog
 
+    lines = []
     if "D" in options.packet_levels:
-        for number, interface in options.ports.items():
-            write_line("D", f"Adding interface {interface} as port {number}")
+        lines += [
+            ("D", f"Adding interface {name} as port {number}") for number, name in options.ports.items()
+        ]
     if thrift_port is not None:
-        write_line("I", f"Starting Thrift server on port {thrift_port}")
-        write_line("I", "Thrift server was started")
+        lines += [("I", f"Starting Thrift server on port {thrift_port}"), ("I", "Thrift server was started")]
+    write_lines(lines)
     return PacketLog(lambda: device.engine, options.packet_levels, options.dumped_bytes)
 
 

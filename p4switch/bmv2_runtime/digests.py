@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from fanin.p4switch.bmv2json.expressions import Field
 from fanin.p4switch.engine.engine import Engine
-from fanin.p4switch.p4runtime.wakeup import WakeUp
+from fanin.p4switch.wakeup import WakeUp
 
 _Sample = tuple[int, ...]
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fanin.p4switch.bmv2json.program import Primitive
     from fanin.p4switch.codegen.writer import Writer
     from fanin.p4switch.trace.decode import PacketDecoder
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Message of a program for the switch's log. `level` is info or error."""
+
+    level: str
+    text: str
 
 
 class PrimitiveKind:
@@ -24,6 +33,7 @@ class PrimitiveKind:
             `write` finds the name in `writer.helper`. None if there is none.
         trace: Adds its events to a trace: takes a PacketDecoder, the call, and the recorded words. None for a primitive
             that assigns to its first argument, or that has only a name to show.
+        message: Returns its message for the log: takes the call and the recorded words. None if it has none.
         traces_itself: Whether `write` also writes the trace record.
         overwrites: Whether it sets its first argument without reading it.
         sets_local: Whether its target may be a local variable of the action, if the action sets it before reading it.
@@ -44,6 +54,7 @@ class PrimitiveKind:
         *,
         helper: Callable[[Writer, str], None] | None = None,
         trace: Callable[[PacketDecoder, Primitive, tuple[int, ...]], None] | None = None,
+        message: Callable[[Primitive, tuple[int, ...]], Message] | None = None,
         traces_itself: bool = False,
         overwrites: bool = False,
         sets_local: bool = False,
@@ -60,6 +71,7 @@ class PrimitiveKind:
         self.write = write
         self.helper = helper
         self.trace = trace
+        self.message = message
         self.traces_itself = traces_itself
         self.overwrites = overwrites
         self.sets_local = sets_local

@@ -318,7 +318,9 @@ class PrimitiveWriter:
         if to > self.place:
             return
         with out.block("if (++s->base.spent.jumps > MAX_JUMPS)"):
-            out.line('report_drop(&s->base.drops.too_many_jumps, "its action jumps back too often");')
+            out.line(
+                'report_drop(&s->base, &s->base.drops.too_many_jumps, "its action jumps back too often");'
+            )
             out.line("p->failed = p->exit = true;")
             out.trace(RecordKind.LOOPING, self.number)
             out.line("return;")

@@ -208,7 +208,8 @@ def _write_deparse(out: Writer, layout: Layout, actions: ActionWriter) -> None:
             out.line("    checksum = NULL;")
         with out.block("if (length > LONGEST_PACKET)"):
             out.trace(RecordKind.TOO_LONG, "length")
-            out.line('report_drop(&s->base.drops.too_long, "it has grown beyond the longest packet");')
+            why = '"it has grown beyond the longest packet"'
+            out.line(f"report_drop(&s->base, &s->base.drops.too_long, {why});")
             out.line("return;")
         if layout.goes_again:
             with out.block("if (p->request.recirculate)"):
@@ -422,4 +423,5 @@ def _write_open(out: Writer, layout: Layout) -> None:
             out.line("s->base.hash_states = s->hash_states;")
             out.line(f"s->base.hash_state_count = {count};")
         out.line("s->base.digest_event = -1;")
+        out.line("s->base.message_event = -1;")
         out.line("return &s->base;")

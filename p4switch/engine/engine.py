@@ -5,19 +5,21 @@ from __future__ import annotations
 import ctypes
 import struct
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache, partial
 from typing import TypeVar
 
 from fanin.p4switch.bmv2json.expressions import Field
-from fanin.p4switch.bmv2json.program import LONGEST_PACKET, Program, ProgramError
+from fanin.p4switch.bmv2json.primitive_kind import Message
+from fanin.p4switch.bmv2json.program import LONGEST_PACKET, Primitive, Program, ProgramError, Set
 from fanin.p4switch.codegen.analysis.limits import check_limits
 from fanin.p4switch.codegen.layout import cell_bytes
 from fanin.p4switch.engine.action_profile import ProfileState
 from fanin.p4switch.engine.arrays import CounterCells, MeterCells, RegisterCells
 from fanin.p4switch.engine.hash_state import HashState
 from fanin.p4switch.engine.library import (
+    MESSAGE_OF_DROP,
     Collected,
     Drops,
     LinkStatistics,
@@ -295,10 +297,33 @@ class Engine:
             found.append(Digest(kept.name, tuple(values)))
         return found
 
-    def log_messages(self, wanted: bool) -> None:
-        """Set whether log_msg() writes to stderr."""
+    def wake_for_messages(self, event: int | None) -> None:
+        """Write to the eventfd `event` from now on when there are messages. None stops it."""
         with self.lock:
-            runtime().switch_log(self.base, wanted)
+            runtime().switch_wake_for_messages(self.base, -1 if event is None else event)
+
+    def messages(self) -> tuple[list[Message], int]:
+        """Return the messages since the last call, and the number of those that there was no room for."""
+        place, lost = ctypes.c_void_p(), ctypes.c_uint64()
+        with self.lock:
+            used = runtime().switch_messages(self.base, ctypes.byref(place), ctypes.byref(lost))
+            data = ctypes.string_at(place, used) if used else b""
+        return [self._message(number, packed) for number, packed in _records(data)], lost.value
+
+    def _message(self, number: int, packed: bytes) -> Message:
+        if number == MESSAGE_OF_DROP:
+            return Message("error", f"a packet is dropped: {packed.decode()} (further ones are only counted)")
+        statement = self._statements[number]
+        assert isinstance(statement, Primitive)
+        assert statement.kind.message is not None
+        return statement.kind.message(statement, struct.unpack(f"={len(packed) // 8}Q", packed))
+
+    @cached_property
+    def _statements(self) -> Sequence[Primitive | Set]:
+        # Imported here because few programs have messages.
+        from fanin.p4switch.codegen.tracing import Numbers
+
+        return Numbers(self.program).statements
 
     def drops(self) -> Drops:
         """Return the numbers of packets dropped because of limits."""

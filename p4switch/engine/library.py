@@ -33,6 +33,9 @@ TRANSLATION = (
 )  # files that determine how a program is translated
 MULTICAST_GROUPS = 65536
 SESSIONS = 32768  # mirroring sessions
+MESSAGE_OF_DROP = (
+    0xFFFFFFFF  # number of a message that has the reason as text, instead of a statement's number
+)
 
 Words = POINTER(c_uint64)
 
@@ -116,11 +119,12 @@ SIGNATURES = {
     "switch_table": (c_void_p, [c_void_p, c_uint32]),
     "switch_value_set": (c_void_p, [c_void_p, c_uint32]),
     "switch_hash_state": (c_void_p, [c_void_p, c_uint32]),
-    "switch_log": (None, [c_void_p, c_bool]),
     "switch_failures": (c_uint64, [c_void_p]),
     "switch_drops": (None, [c_void_p, POINTER(Drops)]),
     "switch_keep_digests": (None, [c_void_p, c_int32]),
     "switch_digests": (c_uint64, [c_void_p, POINTER(c_void_p)]),
+    "switch_wake_for_messages": (None, [c_void_p, c_int32]),
+    "switch_messages": (c_uint64, [c_void_p, POINTER(c_void_p), POINTER(c_uint64)]),
     "switch_set_replicas": (
         c_bool,
         [c_void_p, c_bool, *(c_uint32, c_int32), c_void_p, *(c_uint32, c_uint32)],
@@ -176,6 +180,7 @@ def runtime() -> ctypes.CDLL:
             "COUNTER_BYTES": COUNTER_BYTES,
             "LONGEST_PACKET": LONGEST_PACKET,
             "MAX_KEY_WORDS": MAX_KEY_WORDS,
+            "MESSAGE_OF_DROP": MESSAGE_OF_DROP,
             "METER_WORDS": METER_WORDS,
             "MULTICAST_GROUPS": MULTICAST_GROUPS,
             "SESSIONS": SESSIONS,

@@ -46,7 +46,8 @@ class Device:
     """Switch with ports and at most one forwarding pipeline. Another one may be saved, to be committed later.
 
     `controllers` receive the packets to the CPU port, on a thread of the engine, and digests and idle timeouts, on
-    another thread. Callers hold `lock`, except for `load`, the methods on links, and `stop`.
+    another thread. `follow` is called with each engine before it forwards. Callers hold `lock`, except for `load`,
+    the methods on links, and `stop`.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Device:
         device_id: int = 0,
         priority_queues: int = 1,
         captures: Mapping[int, tuple[int, int]] | None = None,
+        follow: Callable[[Engine], None] = lambda _: None,
     ) -> None:
         self.lock = threading.Lock()
         self.controllers = Controllers()
@@ -73,6 +75,7 @@ class Device:
         self._device_id = device_id
         self._priority_queues = priority_queues
         self._captures = captures
+        self._follow = follow
         self._running: tuple[Engine, Callable[[bytes], None]] | None = None
         self._committed: LoadedPipeline | None = None
         self._saved: LoadedPipeline | None = None
@@ -325,7 +328,6 @@ class Device:
     def _run(
         self, engine: Engine, deliver: Callable[[bytes], None], keep_cells: Engine | None = None
     ) -> None:
-        engine.log_messages(_log.isEnabledFor(logging.INFO))
         with self._linking:
             links = {place: self._seeded(properties) for place, properties in self._links.items()}
             previous = self._running
@@ -334,10 +336,12 @@ class Device:
                 previous[0].stop()
             if keep_cells is not None:  # now that no packet changes them
                 engine.keep_cells(keep_cells)
+            self._follow(engine)
             try:
                 engine.start(self._ports, deliver, links=links, captures=self._captures)
             except Exception:
                 if previous is not None:
+                    self._follow(previous[0])
                     previous[0].start(self._ports, previous[1], links=links, captures=self._captures)
                 raise
             self._running = engine, deliver

@@ -15,7 +15,7 @@ from fanin.p4switch.p4runtime.codec.watch import WatchedPorts
 from fanin.p4switch.p4runtime.constraints import Constraints
 from fanin.p4switch.p4runtime.errors import invalid, listed
 from fanin.p4switch.p4runtime.proto import p4i
-from fanin.p4switch.p4runtime.wakeup import WakeUp
+from fanin.p4switch.wakeup import WakeUp
 
 _Object = TypeVar("_Object")
 

@@ -2,26 +2,70 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fanin.p4switch.bmv2json.primitive_kind import PrimitiveKind
+from fanin.native.text import printable
+from fanin.p4switch.bmv2json.expressions import Expression
+from fanin.p4switch.bmv2json.primitive_kind import Message, PrimitiveKind
 from fanin.p4switch.bmv2json.program import ExpressionList, Named
+from fanin.p4switch.codegen.expressions import c_words
+from fanin.p4switch.word_packing import from_words, word_count
 
 if TYPE_CHECKING:
+    from fanin.p4switch.bmv2json.program import Primitive
     from fanin.p4switch.codegen.actions import PrimitiveWriter
     from fanin.p4switch.codegen.writer import Writer
+    from fanin.p4switch.trace.decode import PacketDecoder
+
+_PLACE = re.compile(r"(?<!\\)\{.*?(?<!\\)\}", re.DOTALL)  # of a value; \{ and \} stand for themselves
+_BRACE = re.compile(r"\\([{}])")
 
 
 def _write(writer: PrimitiveWriter, out: Writer, text: Named, values: ExpressionList) -> None:
-    """Write log_msg(). Each `{}` of the text shows a value in decimal."""
-    pieces = text.name.split("{}")
-    codes = [writer.expressions.masked(v, (1 << 64) - 1).code for v in values.items]
-    if len(pieces) != len(codes) + 1:
-        raise writer.unsupported(f"log_msg: {len(codes)} values for {text.name!r}")
-    form = writer.quoted("%llu".join(piece.replace("%", "%%") for piece in pieces) + "\n")
-    arguments = "".join(f", (unsigned long long){code}" for code in codes)
-    out.line("if (s->base.logs)")
-    out.line(f"    fprintf(stderr, {form}{arguments});")
+    """Write log_msg(): the switch keeps the values, and the reader of its messages puts them into the text."""
+    if len(_PLACE.findall(text.name)) != len(values.items):
+        raise writer.unsupported(f"log_msg: {len(values.items)} values for {text.name!r}")
+    words = [word for value in values.items for word in _words(writer, value)]
+    array = f"(const uint64_t[]){{{', '.join(words)}}}" if words else "NULL"
+    out.line(f"report_message(&s->base, {writer.number}, {array}, {len(words)});")
+    writer.trace_words(out, *words)
 
 
-KINDS = (PrimitiveKind("log_msg", ("string", "values"), _write),)
+def _words(writer: PrimitiveWriter, value: Expression) -> list[str]:
+    """Return C for a value of any width: the number of words that follow, doubled and odd if signed, and the words."""
+    found = writer.expressions.value(value)
+    signed = found.low < 0
+    bits = max(found.high, ~found.low if signed else 0).bit_length() + signed
+    count = word_count(bits)
+    whole = writer.expressions.masked(found, (1 << 64 * count) - 1).code
+    return [str(count << 1 | signed), *c_words(whole, 64 * count)]
+
+
+def _message(call: Primitive, words: tuple[int, ...]) -> Message:
+    """Return the text with the values, in decimal as on BMv2."""
+    text = call.arguments[0]
+    assert isinstance(text, Named)
+    rest = iter(words)
+    values = iter([str(_value(head, rest)) for head in rest])
+    filled = _PLACE.sub(lambda _: next(values), text.name)
+    return Message("info", printable(_BRACE.sub(r"\1", filled)))
+
+
+def _value(head: int, rest: Iterator[int]) -> int:
+    count, signed = head >> 1, head & 1
+    number = from_words(next(rest) for _ in range(count))
+    return number - (signed * (number >> (64 * count - 1)) << 64 * count)
+
+
+def _trace(packet: PacketDecoder, call: Primitive, words: tuple[int, ...]) -> None:
+    packet.add_call(call)
+    packet.add_message(call, words)
+
+
+KINDS = (
+    PrimitiveKind(
+        "log_msg", ("string", "values"), _write, trace=_trace, traces_itself=True, message=_message
+    ),
+)

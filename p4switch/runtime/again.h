@@ -43,7 +43,7 @@ static bool may_pass(struct state *s)
 {
     if (s->base.spent.passes++ < MAX_PASSES)
         return true;
-    report_drop(&s->base.drops.too_often, "it and its copies have passed through the program too often");
+    report_drop(&s->base, &s->base.drops.too_often, "it and its copies have passed through the program too often");
     return false;
 }
 
@@ -53,7 +53,7 @@ static struct again *again_open(struct state *s, uint32_t length)
     size_t size = offsetof(struct again, packet.bytes) + HEADROOM + length;
     struct again *a = s->again_bytes + size <= MAX_AGAIN_BYTES ? malloc(size) : NULL;
     if (!a) {
-        report_drop(&s->base.drops.no_room, "too many packets wait for their next pass");
+        report_drop(&s->base, &s->base.drops.no_room, "too many packets wait for their next pass");
         return NULL;
     }
     s->again_bytes += size;

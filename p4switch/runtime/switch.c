@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "meter.h"
+#include "report.h"
 #include "shared.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -22,6 +23,7 @@ SHARE_NUMBER(SESSIONS);
 SHARE_NUMBER(COUNTER_BYTES);
 SHARE_NUMBER(METER_WORDS);
 SHARE_NUMBER(MAX_KEY_WORDS);
+SHARE_NUMBER(MESSAGE_OF_DROP);
 SHARE_STRUCT(drops, FIELD(too_long) FIELD(too_often) FIELD(no_room) FIELD(too_many_jumps))
 SHARE_STRUCT(counter, FIELD(packets) FIELD(bytes))
 SHARE_STRUCT(replica, FIELD(port) FIELD(instance))
@@ -59,6 +61,7 @@ void switch_close(struct switch_base *base, uint32_t tables, uint32_t value_sets
     for (uint32_t i = 0; i < base->hash_state_count; i++)
         free(base->hash_states[i].seen);
     free(base->digests.bytes);
+    free(base->messages.bytes);
     while (base->families) { /* of packets that were still waiting */
         struct family *f = base->families;
         base->families = f->next;
@@ -72,9 +75,6 @@ struct table *switch_value_set(struct switch_base *base, uint32_t index) { retur
 
 /* Returns the state of the calculation with that index, among those that keep state. */
 struct hash_state *switch_hash_state(struct switch_base *base, uint32_t index) { return base->hash_states + index; }
-
-/* Sets whether messages of log_msg are written to stderr. */
-void switch_log(struct switch_base *base, bool logs) { base->logs = logs; }
 
 void switch_set_priority_queues(struct switch_base *base, uint32_t count) { base->priority_queues = count; }
 
@@ -96,6 +96,24 @@ uint64_t switch_digests(struct switch_base *base, const uint8_t **bytes)
     uint64_t used = base->digests.used;
     *bytes = base->digests.bytes;
     base->digests.used = 0;
+    return used;
+}
+
+/* Writes to the eventfd when there are messages from now on; -1 stops it. */
+void switch_wake_for_messages(struct switch_base *base, int32_t event)
+{
+    base->message_event = event;
+    if (event >= 0 && base->messages.used)
+        report_wake(event);
+}
+
+/* Returns the messages since the last call, valid until the next packet (report.h), and how many there was no room for. */
+uint64_t switch_messages(struct switch_base *base, const uint8_t **bytes, uint64_t *lost)
+{
+    uint64_t used = base->messages.used;
+    *bytes = base->messages.bytes;
+    *lost = base->messages_lost;
+    base->messages.used = base->messages_lost = 0;
     return used;
 }
 

@@ -15,6 +15,8 @@
 #define MULTICAST_GROUPS 65536
 #define SESSIONS 32768 /* mirroring sessions */
 
+#define MESSAGE_OF_DROP UINT32_MAX /* number of a message that has the reason as text, instead of a statement's number */
+
 /* Packets that the switch has dropped because of limits; read by Python. */
 struct drops {
     uint64_t too_long;       /* longer than LONGEST_PACKET when they left */
@@ -116,6 +118,7 @@ struct trace {
     uint64_t lost;  /* packets lost for lack of memory */
     bool open;      /* a packet is being processed */
     bool silent;    /* and is not to be recorded */
+    bool logs;      /* whoever reads the records logs the messages in them */
     uint32_t count; /* of conditions, all of which a packet must meet */
     struct trace_condition conditions[TRACE_CONDITIONS];
 };
@@ -143,8 +146,10 @@ struct switch_base {
     uint32_t hash_state_count;
     struct reports digests; /* not yet read; kept only if the control plane wants them */
     int32_t digest_event;   /* an eventfd that wakes the control plane, or -1 */
-    bool logs;              /* whether log_msg writes to stderr */
-    uint64_t failures;      /* failed assertions */
+    struct reports messages; /* of log_msg(), failed assertions and limits, not yet read */
+    uint64_t messages_lost;  /* for which there was no room, since the last read */
+    int32_t message_event;   /* an eventfd that wakes their reader, or -1 */
+    uint64_t failures;       /* failed assertions */
     struct drops drops;
     struct spent spent; /* by the current packet */
     struct family *family, *families; /* its family, if one of its packets has waited before egress; list of all */

@@ -12,16 +12,17 @@ SHARE_STRUCT(trace_condition,
              FIELD(header) FIELD(offset) FIELD(width) FIELD(unused)
              FIELD(high) FIELD(low) FIELD(mask_high) FIELD(mask_low))
 
-/* Starts tracing: a traced program processes the packets, and records those that meet all conditions. NULL: no
- * memory, or the switch is being traced already. The caller holds the lock, here and below. */
+/* Starts tracing: a traced program processes the packets, and records those that meet all conditions. If `logs`, messages
+ * are only recorded. False: no memory, or the switch is being traced already. The caller holds the lock, here and below. */
 bool switch_trace(struct switch_base *base, const struct traced *program, uint32_t count,
-                  const struct trace_condition *conditions)
+                  const struct trace_condition *conditions, bool logs)
 {
     struct trace *trace = base->trace ? NULL : calloc(1, sizeof *trace);
     if (!trace)
         return false;
     memcpy(trace->conditions, conditions, count * sizeof *conditions);
     trace->count = count;
+    trace->logs = logs;
     trace->untraced = (struct traced){base->process, base->dequeue};
     base->process = program->process;
     base->dequeue = program->dequeue;

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fanin.p4switch.bmv2json.expressions import Constant
+from fanin.p4switch.bmv2json.primitive_kind import Message
 from fanin.p4switch.bmv2json.program import Advance, ExtractHeader, Source, Table, TableKey
 from fanin.p4switch.entries import (
     ActionCall,
@@ -55,8 +56,8 @@ _AFTER_PIPELINE = {
     "clone": ("D", "Cloning packet at {pipeline}"),
 }
 
-Line = tuple[str, int, str]
-"""Level (T, D, I or E), number of the copy, and text."""
+Line = tuple[str, int | None, str]
+"""Level (T, D, I or E), number of the copy that the line names (None: it names none), and text."""
 
 
 def log_lines(packet: PacketTrace, tracer: Tracer, bytes_shown: int = 0) -> Iterator[Line]:
@@ -69,7 +70,7 @@ def log_lines(packet: PacketTrace, tracer: Tracer, bytes_shown: int = 0) -> Iter
     """
     copies = [_Copy(tracer, packet.port, copy.cause) for copy in packet.copies]
     if bytes_shown:
-        yield "I", 0, _content("Received", packet.packet, packet.port, bytes_shown)
+        yield "I", None, _content("Received", packet.packet, packet.port, bytes_shown)
     yield "D", 0, f"Processing packet received on port {packet.port}"
     for event, owner in zip(packet.events, packet.owners, strict=True):
         if isinstance(event, Egress) and (parent := packet.copies[owner].parent) is not None:
@@ -81,9 +82,9 @@ def log_lines(packet: PacketTrace, tracer: Tracer, bytes_shown: int = 0) -> Iter
             elif cause in ("ingress clone", "egress clone"):
                 yield "D", parent, f"Cloning packet to egress port {event.port}"
         for level, text in copies[owner].lines(event):
-            yield level, owner, text
+            yield level, None if isinstance(event, Message) else owner, text
         if isinstance(event, Output) and bytes_shown:
-            yield "I", owner, _content("Sending", event.packet, event.port, bytes_shown)
+            yield "I", None, _content("Sending", event.packet, event.port, bytes_shown)
 
 
 @dataclass(slots=True)
@@ -151,6 +152,12 @@ class _Copy:
                 yield "D", f"Choosing member {alternatives[chosen].member} from group {number}"
             case ActionRun(name, arguments):
                 yield from self._action(name, arguments)
+            case Call(operation) if self.parsing:
+                yield "D", f"Executing method {operation}"
+                yield "T", f"Action {operation}"
+                yield from _statement(event)
+            case Message(level, text):
+                yield level[0].upper(), text
             case _:
                 yield from _statement(event)
 

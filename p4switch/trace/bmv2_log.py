@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
-from datetime import datetime
 
+from fanin.native.text import counted
 from fanin.native.toolchain import ToolchainError
 from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.log import write_lines
 from fanin.p4switch.trace.bmv2_lines import log_lines
 from fanin.p4switch.trace.events import PacketTrace
 from fanin.p4switch.trace.tracer import TraceError, Tracer, traced
 
-LOGGER = "bmv2"  # its records are lines of the log as they are
 _PAUSE = 0.1  # seconds between two reads from the switch
-
-_log = logging.getLogger(LOGGER)
-_log.setLevel(logging.INFO)  # whoever writes a line has looked at BMv2's level
 
 
 class PacketLog:
@@ -49,12 +45,19 @@ class PacketLog:
             engine = self._running()
             if engine is not None:
                 try:
-                    with traced(engine) as tracer:
+                    with traced(engine, logs=True) as tracer:
+                        lost = 0
                         while engine is self._running():
                             # The last look comes after the stop, so that nothing before it is left out.
                             last = self._stop.is_set()
                             for packet in tracer.packets():
                                 self._write(packet, tracer)
+                            if tracer.lost > lost:
+                                logging.getLogger(__name__).warning(
+                                    "%s not logged: there was no memory for more",
+                                    counted(tracer.lost - lost, "packet is", "packets are"),
+                                )
+                                lost = tracer.lost
                             if last:
                                 return
                             self._stop.wait(_PAUSE)
@@ -64,15 +67,10 @@ class PacketLog:
             self._stop.wait(_PAUSE)
 
     def _write(self, packet: PacketTrace, tracer: Tracer) -> None:
+        lines = []
         for level, copy, text in log_lines(packet, tracer, self._shown):
-            # BMv2 logs the content of a packet outside of its pipelines, where packets have no numbers.
-            place = "" if level == "I" else f"[{self._packets}.{copy}] [cxt 0] "
+            place = "" if copy is None else f"[{self._packets}.{copy}] [cxt 0] "
             if level in self._levels:
-                write_line(level, place + text)
+                lines.append((level, place + text))
+        write_lines(lines)
         self._packets += 1
-
-
-def write_line(level: str, text: str) -> None:
-    """Log a line as BMv2 does, with the first letter of its level."""
-    now = datetime.fromtimestamp(time.time()).strftime("%H:%M:%S.%f")[:-3]
-    _log.info("[%s] [bmv2] [%s] [thread %d] %s", now, level, threading.get_native_id(), text)

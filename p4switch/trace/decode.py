@@ -387,6 +387,11 @@ class PacketDecoder:
 
     # What the kinds of primitives add
 
+    def add_message(self, call: Primitive, words: tuple[int, ...]) -> None:
+        """Add the message of a primitive for the switch's log."""
+        assert call.kind.message is not None
+        self.events.append(call.kind.message(call, words))
+
     def add_call(self, call: Primitive) -> None:
         """Add the event of a primitive that has only a name to show."""
         self.events.append(Call(call.op.lstrip("_"), call.source))
@@ -448,8 +453,10 @@ class PacketDecoder:
     @_decodes(RecordKind.FAILED)
     def _on_failed(self, number: int, _words: tuple[int, ...]) -> None:
         statement = self.of.numbers.statements[number]
-        source = statement.source if isinstance(statement, Primitive) else None
-        self.events.append(Drop("an assertion failed", source))
+        assert isinstance(statement, Primitive)
+        self.add_call(statement)
+        self.add_message(statement, ())
+        self.events.append(Drop("an assertion failed", statement.source))
 
     @_decodes(RecordKind.LOOPING)
     def _on_looping(self, number: int, _words: tuple[int, ...]) -> None:

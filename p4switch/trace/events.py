@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from fanin.p4switch.bmv2json.primitive_kind import Message
 from fanin.p4switch.bmv2json.program import Source
 
 
@@ -313,6 +314,7 @@ Event = (
     | NotEmitted
     | PortNotSet
     | Call
+    | Message
     | Request
     | Enqueue
     | Dequeue

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import PurePath
 
 from fanin.native.text import counted
+from fanin.p4switch.bmv2json.primitive_kind import Message
 from fanin.p4switch.bmv2json.program import Source
 from fanin.p4switch.trace.events import (
     Access,
@@ -154,6 +155,8 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
             yield 0, f"{_place_text(event)}{_reached(event)}{_at(event.source)}"
         case Call(operation, source):
             yield 0, f"{source.fragment if source else operation}{_at(source)}"
+        case Message(_, text):
+            yield 0, f"log: {text}"
         case Request(what, number, copies):
             of = {"clone": "session", "multicast": "group", "digest": "list"}.get(what, "field list")
             said = "" if copies is None else f": {counted(copies, 'copy', 'copies')}"

@@ -24,11 +24,13 @@ class TraceError(Exception):
 class Tracer:
     """Trace of a switch until it is closed: of all packets, or of those that meet the conditions.
 
+    If `logs`, whoever reads the trace logs the messages in it, and `Engine.messages` has none of them.
+
     Raises:
         TraceError: If somebody else is tracing the switch.
     """
 
-    def __init__(self, engine: Engine, conditions: list[TraceCondition]) -> None:
+    def __init__(self, engine: Engine, conditions: list[TraceCondition], *, logs: bool = False) -> None:
         self.program, self.drop_port = engine.program, engine.drop_port
         self._base = engine.base
         self._lock = engine.lock
@@ -46,7 +48,7 @@ class Tracer:
         traced = ctypes.addressof(c_void_p.in_dll(self._library, "program_traced"))
         wanted = (TraceCondition * max(1, len(conditions)))(*conditions)
         with self._lock:
-            if not _runtime().switch_trace(self._base, traced, len(conditions), wanted):
+            if not _runtime().switch_trace(self._base, traced, len(conditions), wanted, logs):
                 raise TraceError("this switch is being traced already")
 
     def packets(self) -> Iterator[PacketTrace]:
@@ -87,7 +89,7 @@ class Tracer:
 
 
 @contextmanager
-def traced(engine: Engine, conditions: str = "") -> Iterator[Tracer]:
+def traced(engine: Engine, conditions: str = "", *, logs: bool = False) -> Iterator[Tracer]:
     """Trace packets during a `with` block, all or those that meet the conditions (trace/conditions.py).
 
     Meanwhile another library of the same program processes packets with the same state. Otherwise tracing is free.
@@ -97,7 +99,7 @@ def traced(engine: Engine, conditions: str = "") -> Iterator[Tracer]:
         TraceError: If somebody else is tracing the switch.
         ToolchainError: If there is no C compiler.
     """
-    tracer = Tracer(engine, parse_conditions(engine.program, conditions))
+    tracer = Tracer(engine, parse_conditions(engine.program, conditions), logs=logs)
     try:
         yield tracer
     finally:
@@ -110,7 +112,7 @@ def _runtime() -> ctypes.CDLL:
     check_structs(library, {"trace_condition": TraceCondition})
     check_numbers(library, {"TRACE_CONDITIONS": TRACE_CONDITIONS, "TRACE_PORT": TRACE_PORT})
     library.switch_trace.restype = c_bool
-    library.switch_trace.argtypes = [c_void_p, c_void_p, c_uint32, POINTER(TraceCondition)]
+    library.switch_trace.argtypes = [c_void_p, c_void_p, c_uint32, POINTER(TraceCondition), c_bool]
     library.switch_traced.restype = c_uint64
     library.switch_traced.argtypes = [c_void_p, POINTER(c_void_p), POINTER(c_uint64)]
     library.switch_untrace.restype = None

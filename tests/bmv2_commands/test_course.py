@@ -43,7 +43,7 @@ def test_the_folder_has_packages_modules_and_commands(without_index: list[list[s
     folder = tmp_path / "course"
     for _ in range(2):  # the second call completes what is there
         set_up(folder)
-    assert {"scapy", "ptf", "thrift", "networkx"} <= set(without_index[1])
+    assert {"scapy", "ptf", "thrift", "networkx", "ipython"} <= set(without_index[1])
     assert without_index[2][-2:] == ["--no-deps", "p4runtime-shell"]
     script = "import bmpy_utils, mininet.net, sys; print(sys.prefix, mininet.__path__)"
     packages = Path(thrift.__file__).parents[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -133,6 +134,90 @@ def test_warnings_are_printed_and_can_be_omitted_or_refused(capsys):
         for words in (["warned.p4", *kept], [*kept, "warned.p4"], ["--Wwarn", name, *kept, "warned.p4"]):
             assert main("p4c", words) == 0
             assert f"[--Wwarn={name}]" in capsys.readouterr().err
+
+
+def test_several_warnings_may_be_named_at_once(capsys):
+    assert main("p4c", ["--Wdisable=uninitialized-use,unused", "warned.p4"]) == 0
+    assert "uninitialized" not in capsys.readouterr().err
+    assert main("p4c", ["--Werror=unused,uninitialized-use", "warned.p4"]) == 1
+
+
+def test_warnings_may_be_notes(capsys):
+    assert main("p4c-bm2-ss", ["--Winfo", "--Werror=unused", "warned.p4"]) == 0
+    said = capsys.readouterr().err
+    assert "info: " in said
+    assert "warning: " not in said
+
+
+def test_the_driver_preprocesses_into_a_file(capfd):
+    assert main("p4c", ["-E", "-DPORT=77", "-o", "out", "prog.p4"]) == 0
+    assert [path.name for path in Path("out").iterdir()] == ["prog.p4i"]
+    assert "s.egress_spec = 77;" in Path("out/prog.p4i").read_text()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_compiler_preprocesses_to_the_standard_output(capfd):
+    assert main("p4c-bm2-ss", ["-E", "-DPORT=77", "prog.p4"]) == 0
+    assert "s.egress_spec = 77;" in capfd.readouterr().out
+    assert not Path("prog.json").exists()
+    assert not Path("prog.p4i").exists()
+
+
+def test_a_preprocessed_program_can_be_compiled():
+    assert main("p4c", ["-E", "-DPORT=77", "prog.p4"]) == 0
+    assert main("p4c", ["-e", "prog.p4i", "-o", "again"]) == 0
+    assert main("p4c", ["-DPORT=77", "prog.p4"]) == 0
+    ports = [
+        re.findall(r'"0x4d"|"0x004d"', Path(name).read_text()) for name in ("again/prog.json", "prog.json")
+    ]
+    assert ports[0] == ports[1] != []
+
+
+def test_dependencies_are_those_of_the_preprocessor(capfd):
+    Path("port.h").write_text("#define PORT 3\n")
+    Path("prog.p4").write_text('#include "port.h"\n' + PROGRAM.replace("BODY", ""))
+    assert main("p4c-bm2-ss", ["-M", "prog.p4"]) == 0
+    assert "port.h" in capfd.readouterr().out
+    assert not Path("prog.json").exists()
+    assert main("p4c", ["-MD", "-MF", "deps.d", "prog.p4"]) == 0
+    assert "port.h" in Path("deps.d").read_text()
+    assert Path("prog.json").exists()
+
+
+def test_warnings_of_the_preprocessor_are_not_those_of_p4(capfd):
+    Path("warned.p4").write_text("#define PORT 1\n#define PORT 2\n" + PROGRAM.replace("BODY", ""))
+    assert main("p4c-bm2-ss", ["-Wall", "warned.p4"]) == 0
+    assert "redefined" in capfd.readouterr().err
+    assert main("p4c-bm2-ss", ["-Werror", "warned.p4"]) == 1
+    said = capfd.readouterr().err
+    assert "p4c-bm2-ss: the C preprocessor ended with status 1" in said
+
+
+def test_the_driver_passes_options_on():
+    assert main("p4c", ["-Xpreprocessor", "-DPORT=OTHER", "-DOTHER=5", "-E", "prog.p4"]) == 0
+    assert "s.egress_spec = 5;" in Path("prog.p4i").read_text()
+    assert main("p4c", ["-Xp4c=--Werror=uninitialized-use", "warned.p4"]) == 1
+    assert main("p4c", ["-Xp4c", "--Werror=uninitialized-use", "warned.p4"]) == 1
+
+
+def test_only_the_compiler_of_bmv2_says_that_it_is_for_bmv2():
+    Path("prog.p4").write_text(PROGRAM.replace("BODY", "").replace("#ifndef PORT", "#ifdef __TARGET_BMV2__"))
+    assert main("p4c-bm2-ss", ["prog.p4"]) == 0
+    assert main("p4c", ["prog.p4"]) == 1
+
+
+def test_defaults_of_the_driver_come_from_the_environment(monkeypatch, capsys):
+    for variable, option in (("TARGET", "target"), ("ARCH", "arch"), ("LANGUAGE", "std")):
+        monkeypatch.setenv(f"P4C_DEFAULT_{variable}", "other")
+        assert main("p4c", ["prog.p4"]) == 1
+        assert capsys.readouterr().err.startswith(f"p4c: --{option} other: fanin compiles")
+        assert main("p4c-bm2-ss", ["prog.p4"]) == 0
+        monkeypatch.delenv(f"P4C_DEFAULT_{variable}")
+
+
+def test_one_p4info_file_is_binary_unless_a_format_is_given():
+    assert main("p4c-bm2-ss", ["--p4runtime-file", "info.txt", "prog.p4"]) == 0
+    assert p4i.P4Info.FromString(Path("info.txt").read_bytes()).tables
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fanin.bmv2_commands.install import install
-from fanin.bmv2_commands.simple_switch import switch_arguments
+from fanin.bmv2_commands.simple_switch import main, switch_arguments
+from fanin.native import libc
 from fanin.p4switch.options import Options, parse
 from fanin.testbed.patience import setting
 from tests.free_ports import free_port
@@ -57,6 +58,29 @@ def test_simple_switch_has_thrift_at_bmv2_s_port():
 def test_bmv2_appends_a_suffix_to_log_files():
     assert options("simple_switch_grpc", "--log-file ss-log --no-p4").log_file == Path("ss-log.txt")
     assert options("simple_switch_grpc", "--log-file=ss-log --no-p4").log_file == Path("ss-log.txt")
+
+
+@pytest.mark.parametrize("command", ["simple_switch", "simple_switch_grpc"])
+def test_p4_source_is_refused_with_the_command_that_compiles_it(command, capsys, monkeypatch):
+    keep_the_name_of_this_process(monkeypatch)
+    assert main(command, ["-i", "1@nowhere0", "labs/basic.p4"]) == 2
+    compile_it = (
+        "compile it with p4c-bm2-ss -o labs/basic.json labs/basic.p4, and give labs/basic.json to the switch"
+    )
+    assert capsys.readouterr().err == f"{command}: labs/basic.p4 is P4 source: {compile_it}\n"
+
+
+def test_messages_begin_with_the_command(monkeypatch, capsys):
+    keep_the_name_of_this_process(monkeypatch)
+    assert main("simple_switch", ["--nanolog", "ipc:///x", "-i", "1@nowhere0", "basic.json"]) == 1
+    warning, error = capsys.readouterr().err.splitlines()
+    assert warning.startswith("simple_switch: warning: --nanolog has no effect on fanin's switch: ")
+    assert error.startswith("simple_switch: port 1: this network namespace has no interface nowhere0")
+
+
+def keep_the_name_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for function in ("set_process_name", "set_command_line"):
+        monkeypatch.setattr(libc, function, lambda _: None)
 
 
 @pytest.fixture

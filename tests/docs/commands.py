@@ -86,6 +86,7 @@ EXEMPT = {
             "sudo usermod -aG frrvty root",
             "python -m fanin.assurance.courses.p4_learning ~/p4-learning ~/p4-course",
             "python -m fanin.assurance.courses.programs ~/checkouts/* -D BMV2 --p4c",
+            "python -m fanin.assurance.courses.imports ~/p4-course ~/tutorials ~/p4-guide ~/p4-learning ~/p4-utils",
             "python -m tests.p4switch.p4runtime.recorded -I ~/sonic-pins "
             "~/sonic-pins/p4_symbolic/testdata/ipv4-routing/{basic.p4,entries.pb.txt}",
         ],

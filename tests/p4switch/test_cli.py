@@ -135,7 +135,7 @@ def test_bmv2_logs_packets_unless_its_level_excludes_them():
     levels = {"trace": "TDIE", "debug": "DIE", "info": "", "warn": ""}
     for name, packets in levels.items():
         assert parse(["--no-p4", "--log-console", "-L", name]).packet_levels == packets
-    assert parse(["--no-p4", "--log-console", "-L", "info", "--dump-packet-data", "9"]).packet_levels == "I"
+    assert parse(["--no-p4", "--log-console", "-L", "info", "--dump-packet-data", "9"]).packet_levels == "IE"
     assert parse(["--no-p4", "-L", "trace"]).packet_levels == ""
 
 
@@ -237,6 +237,31 @@ def test_a_switch_that_is_killed_leaves_nothing_behind(tmp_path, when):
     assert done.returncode == 0, done.stderr
     built = [".c", ".c", ".lock", ".lock", ".lock", ".so", ".so", ".so"] if when == "push" else []
     assert json.loads(done.stdout) == {"clsact": [True, False], "temporary": [], "cache": built}
+
+
+@pytest.mark.few(1)
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("options", "stream"),
+    [
+        ("", "stderr"),
+        ("--log-console", "stdout"),
+        ("--log-console -L trace", "stdout"),
+        ("--log-file x.log", "x.log"),
+    ],
+)
+def test_messages_of_a_program_go_to_the_log_and_without_one_to_the_standard_error(options, stream, tmp_path):
+    program, folder = tmp_path / "log_msg.json", tmp_path / "session"
+    program.write_text(compile_once(Path(__file__).with_name("programs") / "log_msg.p4").json_text())
+    folder.mkdir()
+    command = ["unshare", "-rn", sys.executable, Path(__file__).with_name("message_session.py"), program]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    subprocess.run(
+        [*command, *options.split()], cwd=folder, env=environment, timeout=TIMEOUT + 60, check=True
+    )
+    written = {path.name: path.read_text() for path in folder.iterdir()}
+    assert "[I] [thread" in written[stream]
+    assert [name for name, text in written.items() if "what=1 i=-5" in text] == [stream]
 
 
 def test_an_address_in_use_is_named(start):

@@ -14,7 +14,7 @@ ROW = re.compile(r"^\| (?P<section>[^|]+) \| (?P<requirement>[^|]+) \| (?P<tests
 LINK = re.compile(r"\[(\w+)\]\(\.\./\.\./(tests/p4switch/p4runtime/[\w/]+\.py)\)")
 
 # What they test are clients, or the code and not the specification.
-OTHERS = {"test_conformance", "test_finsy", "test_live", "test_shell", "test_registry"}
+OTHERS = {"test_conformance", "test_finsy", "test_live", "test_registry", "test_requirements", "test_shell"}
 
 
 def rows() -> list[tuple[str, str, list[tuple[str, str]]]]:
