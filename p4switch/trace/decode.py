@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import PurePath
 
 from fanin.p4switch.bmv2json.expressions import ElementField, Expression, Field
+from fanin.p4switch.bmv2json.notation import entry_text, expression_text, number_text, parameter_field
 from fanin.p4switch.bmv2json.program import (
     LONGEST_PACKET,
     Action,
@@ -64,7 +65,6 @@ from fanin.p4switch.trace.events import (
     UpdateChecksum,
     VerifyChecksum,
 )
-from fanin.p4switch.trace.notation import entry_text, expression_text, number_text, parameter_field
 from fanin.p4switch.word_packing import from_words, word_count
 
 # simple_switch's PKT_INSTANCE_TYPE_*

@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from fanin.native.text import counted
 from fanin.p4switch.bmv2json.program import Source
+from fanin.p4switch.entries import HIGHEST_PRIORITY
 from fanin.p4switch.trace.events import (
     Access,
     ActionRun,
@@ -47,6 +48,7 @@ from fanin.p4switch.trace.events import (
 
 TEMPORARY = "tmp$"  # begins the names of the compiler's own variables
 _MOST_REGISTERS = 2  # named in the last line
+_SMALLEST_OF_THRIFT = HIGHEST_PRIORITY >> 1  # an entry with a larger priority came over Thrift
 _FEWEST = 4  # values shown as a series: v0..v63 = 1, 2, 3, … 64
 
 Series = list[Access] | list[Assign]
@@ -123,7 +125,7 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
             if entry is not None:
                 exact = [value.text for value in key] == list(entry.match.values())
                 matches = ", ".join(f"{name}={text}" for name, text in entry.match.items())
-                priority = "" if entry.priority is None else f", priority {entry.priority}"
+                priority = "" if entry.priority is None else f", {_priority_text(entry.priority)}"
                 yield step + 1, f"entry {entry.index}{'' if exact else f': {matches}'}{priority}"
             elif hit:
                 yield step + 1, "the entry has been removed since"
@@ -169,6 +171,12 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
         case Output(port, _, packet, attached):
             nowhere = "" if attached else ", which the switch does not have"
             yield section, f"out of port {port}{nowhere}: {len(packet)} bytes"
+
+
+def _priority_text(priority: int) -> str:
+    if priority < _SMALLEST_OF_THRIFT:
+        return f"priority {priority}"
+    return f"priority {HIGHEST_PRIORITY - priority} over Thrift, where the smallest wins"
 
 
 def call_text(alternative: Alternative) -> str:
