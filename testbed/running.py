@@ -196,8 +196,8 @@ def find_switch(name: str, supervisor: int | None = None) -> SwitchClient:
     """Return the client of a switch, of a running network or started by hand.
 
     Args:
-        name: Name of a switch of a running network, process id of one that was started by hand (`fanin ps` lists
-            both), or HOST:PORT where a switch serves P4Runtime; HOST:PORT/N if its device id N is not known here.
+        name: Name of a switch of a running network, or process id of one that was started by hand. `fanin ps` lists
+            both. Or HOST:PORT where a switch serves P4Runtime; HOST:PORT/N if its device id N is not known here.
         supervisor: Process id of the network's fanin, needed if there are several networks.
 
     Raises:

@@ -24,7 +24,9 @@ GIVE_BACK = "qdisc del dev {0} clsact\n"
 # Waits for the end of its input, which comes however the switch ends, and then restores the interfaces.
 GUARD = 'cat; printf %s "$1" | tc -force -batch -'
 
-_NO_PORT = 0xFFFFFFFF  # number of the socket to the control plane without a CPU port: no program can send there
+_NO_PORT = (
+    0xFFFFFFFF  # number of the socket to the control plane without a CPU port: no program can send there
+)
 _SO_SNDBUFFORCE = 32  # the socket module lacks it
 _CONTROL_BUFFER = 16 << 20  # bytes of packets to the control plane that wait, with the kernel's overhead
 
@@ -119,7 +121,9 @@ class LivePorts:
         self._threads.append(forward)
         if self._control_port != _NO_PORT:
             self._threads.append(
-                threading.Thread(target=self._receive, args=(self._control,), name="p4switch packet-in", daemon=True)
+                threading.Thread(
+                    target=self._receive, args=(self._control,), name="p4switch packet-in", daemon=True
+                )
             )
         for thread in self._threads:
             thread.start()
