@@ -9,8 +9,8 @@ from typing import Any
 from scapy.packet import Packet, Raw
 
 from fanin.p4switch.bmv2json.expressions import Field
+from fanin.p4switch.bmv2json.notation import number_text
 from fanin.p4switch.bmv2json.program import Program
-from fanin.p4switch.trace.notation import number_text
 
 
 @dataclass(frozen=True, slots=True)

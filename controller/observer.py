@@ -21,7 +21,10 @@ from fanin.controller.errors import ControllerError
 _SECONDS = 30.0  # for one answer
 _LONGEST_ANSWER = 1 << 28  # bytes: BMv2 answers a read with a single message
 
-_NO_PROGRAM = "the switch has no program yet"
+_NO_PROGRAM = (
+    "the switch has no pipeline yet, which a controller sets over P4Runtime; what a program that was given on its "
+    "command line has in its tables, simple_switch_CLI shows"
+)
 
 _Get = p4r.GetForwardingPipelineConfigRequest
 

@@ -15,6 +15,7 @@ from fanin.experiments.results.measured import Row
 from fanin.experiments.results.provenance import provenance
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.user_files import digests
+from fanin.native.extras import install_command
 
 PATIENCE = 10.0  # seconds within which a scheduler must answer and have a worker
 
@@ -43,7 +44,8 @@ def scheduled(
         from distributed import Client
         from distributed.comm import get_address_host_port
     except ImportError:
-        raise SchedulerError("Dask is not installed; install it with: pip install 'fanin[dask]'") from None
+        how = f"type make setup in the clone, or {install_command('dask')}"
+        raise SchedulerError(f"Dask is not installed; to install it, {how}") from None
     try:
         # A client that does not find its scheduler waits for 20 s when it is closed, and prints a traceback.
         socket.create_connection(get_address_host_port(address, strict=True), PATIENCE).close()

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fanin.controller.entry_files import Entries, Match, NamedEntry, Profile, require_prefix_length
 from fanin.p4switch import entries as p4
+from fanin.p4switch.bmv2json.notation import parse_number
 from fanin.p4switch.bmv2json.program import Table, TableKey
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.trace.events import PacketTrace
-from fanin.p4switch.trace.notation import parse_number
 from fanin.p4switch.trace.tracer import traced
 
 

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from fanin.cli_errors import failure
 from fanin.experiments.scenario.tables.units import VectorSize
 from fanin.experiments.scenario.tools import Compiler, SwitchKind
+from fanin.testbed.own_switches import own_switches
 from fanin.testbed.running import running_networks
 from fanin.topologies.units import RATES, Probability, quantity
 
@@ -163,8 +164,12 @@ Captures = Annotated[
 SwitchName = Annotated[
     str,
     typer.Argument(
-        help="Switch of a running network, such as leaf1",
-        autocompletion=lambda: [name for network in running_networks() for name in network.switches],
+        help="Switch of a running network, such as leaf1; or one started by hand: its process id (see fanin ps), or "
+        "HOST:PORT of its P4Runtime server",
+        autocompletion=lambda: [
+            *(name for network in running_networks() for name in network.switches),
+            *(str(switch.process) for switch in own_switches()),
+        ],
     ),
 ]
 Network = Annotated[

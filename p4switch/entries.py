@@ -5,10 +5,8 @@ Values are unsigned integers as wide as the P4 field. Priorities are P4Runtime's
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import Enum
-
-_MAX_TEXT = 200  # characters of a key in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +47,9 @@ class Optional_:  # noqa: N801 - "optional" is the match kind's name, typing.Opt
     value: int | None
 
 
+# P4Runtime's priorities are an int32. Over Thrift the smallest wins: priority N is this one less N in the engine.
+HIGHEST_PRIORITY = (1 << 31) - 1
+
 Match = Exact | Lpm | Ternary | Range | Optional_
 
 
@@ -61,15 +62,6 @@ class EntryKey:
 
     match: tuple[Match, ...]
     priority: int = 0
-
-    def __str__(self) -> str:
-        """Format it for messages. Numbers are hexadecimal, as Python refuses to write very large ones in decimal."""
-        matches = []
-        for match in self.match:
-            numbers = ("any" if number is None else f"{number:#x}" for number in astuple(match))
-            matches.append(f"{type(match).__name__.rstrip('_').lower()} {'/'.join(numbers)}")
-        text = ", ".join(matches)
-        return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,36 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fanin.native.text import nearest
+from fanin.testbed.own_switches import OwnSwitch, own_switches
 from fanin.testbed.runs import Run, all_processes, all_runs, command_line, scratch
+from fanin.testbed.switch_client import SwitchClient
 from fanin.topologies.errors import NetworkError
 
 _FILE = "network.json"
-_MANAGEMENT, _OBSERVER = (
-    "fanin.p4switch.management",
-    "fanin.controller.observer",
-)  # commands that run where the switches are
-
 # Sockets in a run's folder: workers of its network join at the first; the second is the job service over gRPC.
 JOB_SERVICE = "workers.sock"
 JOB_SERVICE_GRPC = "jobs.sock"
-
-# What a user of BMv2 can do instead, by the missing management call.
-_NO_LINKS = "emulates no links: fanin up --rate sets the rate of all; without --switch bmv2 each has its own properties"
-_NO_TRACES = (
-    "keeps no traces: fanin trace --on {switch} --packet HEX traces a given packet with its program and entries; "
-    "for BMv2's own log start fanin up with FANIN_BMV2='simple_switch_grpc --log-console -L trace', and read --logs"
-)
-_NO_INJECTION = "accepts packets only at its ports; send one from a host with fanin exec HOST COMMAND"
-_ON_BMV2 = {"Links": _NO_LINKS, "SetLink": _NO_LINKS, "Trace": _NO_TRACES, "Inject": _NO_INJECTION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,49 +72,33 @@ class RunningNetwork:
         process = self.run.process(1 if host is None else self.hosts[host].process)
         if process is None:
             raise NetworkError(f"the run of process {self.run.supervisor} has just ended")
-        user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
-        return ["nsenter", f"--target={process}", *user, "--net", "--", *argv]
+        return [*entering(process), *argv]
 
     def processes(self) -> dict[str, list[RunningProcess]]:
         """Return the processes on each host, whoever has started them, as far as this user may see them."""
         outside = self.run.process_ids
         first = {outside[host.process]: name for name, host in self.hosts.items() if host.process in outside}
-        namespaces = {_network_namespace(process): name for process, name in first.items()}
+        namespaces = {network_namespace(process): name for process, name in first.items()}
         found: dict[str, list[RunningProcess]] = {name: [] for name in self.hosts}
         for process in all_processes():
-            host = namespaces.get(_network_namespace(process)) if process not in first else None
+            host = namespaces.get(network_namespace(process)) if process not in first else None
             command = command_line(process) if host is not None else ()
             if host is not None and command:
                 found[host].append(RunningProcess(process, command))
         return found
 
-    def management(self, switch: str, method: str, request: Mapping[str, Any]) -> list[str]:
-        """Return the command that makes a management call of `switch` and prints the answers, one line of JSON each.
+    def client(self, name: str) -> SwitchClient:
+        """Return the client of a switch.
 
         Raises:
-            NetworkError: It is a host or BMv2, or the network is gone.
+            NetworkError: It is a host, or the network is gone.
         """
-        if self.switch(switch).engine == "bmv2":
-            raise NetworkError(f"{switch} is BMv2, which {_ON_BMV2[method].format(switch=switch)}")
-        return self._client(switch, _MANAGEMENT, method, json.dumps(request))
-
-    def call(self, switch: str, method: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a management call that has one answer, and return the answer.
-
-        Raises:
-            NetworkError: It is a host or BMv2, the network is gone, or the switch refuses.
-        """
-        [answer] = _answers(switch, self.management(switch, method, request))
-        return answer
-
-    def observe(self, switch: str, what: str) -> list[dict[str, Any]]:
-        """Return the result of method `what` of an observer (controller/observer.py) of `switch`.
-
-        Raises:
-            NetworkError: It is a host, the network is gone, or the switch refuses.
-        """
-        command = self._client(switch, _OBSERVER, str(self.switch(switch).device_id), what)
-        return _answers(switch, command)
+        switch = self.switch(name)
+        at = {port: self.hosts[node].ip for port, node in switch.neighbours.items() if node in self.hosts}
+        address = f"127.0.0.1:{switch.grpc_port}"
+        return SwitchClient(
+            name, address, switch.device_id, switch.engine, tuple(self.inside([])), switch.neighbours, at
+        )
 
     def switch(self, name: str) -> RunningSwitch:
         """Return a switch by its name.
@@ -140,25 +110,14 @@ class RunningNetwork:
             raise NetworkError(f"{name} is a host; switches are {', '.join(sorted(self.switches))}")
         return self.switches[name]
 
-    def _client(self, switch: str, module: str, *arguments: str) -> list[str]:
-        address = f"127.0.0.1:{self.switch(switch).grpc_port}"
-        # -P: a module in the current folder must not shadow ours.
-        return self.inside([sys.executable, "-P", "-m", module, address, *arguments])
+
+def entering(process: int) -> list[str]:
+    """Return the beginning of a command that runs in the network namespace of a process."""
+    user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+    return ["nsenter", f"--target={process}", *user, "--net", "--"]
 
 
-def _answers(switch: str, command: Sequence[str]) -> list[dict[str, Any]]:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = done.stderr.strip() or f"exit status {done.returncode}"
-        module, _, why = said.partition(": ")
-        # Any other error ends with its reason in the last line, as in Python.
-        raise NetworkError(
-            f"{switch}: {why if module in (_MANAGEMENT, _OBSERVER) else said.splitlines()[-1]}"
-        )
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def _network_namespace(process: int) -> int | None:
+def network_namespace(process: int) -> int | None:
     """Return the network namespace of a process; None if it is gone or belongs to another user."""
     try:
         return Path(f"/proc/{process}/ns/net").stat().st_ino
@@ -231,3 +190,65 @@ def find_network(node: str | None = None, supervisor: int | None = None) -> Runn
         ids = ", ".join(str(network.run.supervisor) for network in others)
         raise NetworkError(f"process {supervisor} runs no network; there are --network {ids}")
     raise NetworkError("no network is up; start one in another terminal: fanin up")
+
+
+def find_switch(name: str, supervisor: int | None = None) -> SwitchClient:
+    """Return the client of a switch, of a running network or started by hand.
+
+    Args:
+        name: Name of a switch of a running network, or process id of one that was started by hand. `fanin ps` lists
+            both. Or HOST:PORT where a switch serves P4Runtime; HOST:PORT/N if its device id N is not known here.
+        supervisor: Process id of the network's fanin, needed if there are several networks.
+
+    Raises:
+        NetworkError: There is no such switch, or several networks have one.
+    """
+    if name.isdecimal():
+        return _client_of_process(int(name))
+    if ":" in name:
+        return _client_at(name)
+    try:
+        return find_network(name, supervisor).client(name)
+    except NetworkError as error:
+        own = ", ".join(str(switch.process) for switch in own_switches())
+        raise NetworkError(
+            f"{error}" + (f"; switches started by hand: {own} (fanin ps)" if own else "")
+        ) from None
+
+
+def _client_of_process(process: int) -> SwitchClient:
+    switches = {switch.process: switch for switch in own_switches()}
+    if process not in switches:
+        known = ", ".join(map(str, switches)) or "none"
+        raise NetworkError(f"process {process} is no switch that was started by hand; there are {known}")
+    return _own_client(switches[process], str(process))
+
+
+def _client_at(name: str) -> SwitchClient:
+    address, slash, number = name.partition("/")
+    if not address.rpartition(":")[2].isdecimal() or (slash and not number.isdecimal()):
+        raise NetworkError(f"{name}: write HOST:PORT, or HOST:PORT/N for the device id N")
+    here = network_namespace(os.getpid())
+    for switch in own_switches():
+        if _same(switch.address, address) and network_namespace(switch.process) in (here, None):
+            found = _own_client(switch, name)
+            return replace(found, device_id=int(number)) if slash else found
+    return SwitchClient(name, address, int(number or 0), "embedded")
+
+
+def _same(one: str | None, other: str) -> bool:
+    return one is not None and one.replace("localhost", "127.0.0.1") == other.replace(
+        "localhost", "127.0.0.1"
+    )
+
+
+def _own_client(switch: OwnSwitch, name: str) -> SwitchClient:
+    if switch.address is None:
+        raise NetworkError(
+            f"{name} is simple_switch, which has no P4Runtime: type simple_switch_CLI --thrift-port "
+            f"{switch.thrift_port}, or start simple_switch_grpc instead"
+        )
+    # None: it belongs to another user, as after sudo. Its namespace cannot be entered, but may be this one.
+    elsewhere = network_namespace(switch.process) not in (network_namespace(os.getpid()), None)
+    enter = tuple(entering(switch.process)) if elsewhere else ()
+    return SwitchClient(name, switch.address, switch.device_id, switch.engine, enter)

@@ -9,6 +9,7 @@ from typing import Any
 
 from fanin.p4compiler.source import Span
 from fanin.p4switch.bmv2json.expressions import Field
+from fanin.p4switch.bmv2json.notation import number_text
 from fanin.p4switch.bmv2json.program import (
     Branch,
     ExtractHeader,
@@ -20,7 +21,6 @@ from fanin.p4switch.bmv2json.program import (
     Source,
     Table,
 )
-from fanin.p4switch.trace.notation import number_text
 
 END = "end"  # of a graph
 _MOST_PATHS = 60  # through the parser

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from fanin.p4switch.bmv2json.notation import number_text, parameter_field, parse_number
 from fanin.p4switch.bmv2json.program import LONGEST_PACKET, Program, Table, TableKey
 from fanin.p4switch.stf.syntax import ActionText, Command, StfError, parse_stf
-from fanin.p4switch.trace.notation import number_text, parameter_field, parse_number
 
 MOST_PACKETS = 200
 MOST_ENTRIES = 500

@@ -27,7 +27,7 @@ async function start() {
     } catch (error) {
         client = undefined;
         const words = [server.command, ...server.args].join(" ");
-        const advice = "Set fanin.command to the full path, or install it: pip install 'fanin[editor]'";
+        const advice = "Install fanin (make setup in its clone), and set fanin.command to the full path of .venv/bin/fanin there";
         vscode.window.showErrorMessage(`P4: ${words} does not start (${error.message}). ${advice}`);
     }
 }

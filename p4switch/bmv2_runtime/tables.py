@@ -29,6 +29,7 @@ from fanin.p4switch.bmv2json.program import Action, TableKey
 from fanin.p4switch.engine.action_profile import ProfileState
 from fanin.p4switch.engine.match_table import MatchTable
 from fanin.p4switch.entries import (
+    HIGHEST_PRIORITY,
     ActionCall,
     CounterValue,
     Entry,
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
     from fanin.p4switch.engine.engine import Engine
 
 _Code = TableOperationErrorCode
-# In BMv2 the smallest priority wins, in the engine the largest.
-_PRIORITIES = (1 << 31) - 1
 # What the engine's errors mean, where nothing was checked before.
 _CODES = {
     TableErrorCode.ALREADY_EXISTS: _Code.DUPLICATE_ENTRY,
@@ -480,7 +479,7 @@ class Tables:
         priority = (options.priority if options else None) or 0
         if priority < 0:
             raise _error(_Code.ERROR)
-        return EntryKey(match, _PRIORITIES - priority)
+        return EntryKey(match, HIGHEST_PRIORITY - priority)
 
     # Describing
 
@@ -491,11 +490,11 @@ class Tables:
     def _described(self, table: MatchTable, entry: Entry, idle: int | None) -> BmMtEntry:
         """Return an entry as BMv2 describes it; `idle` is in nanoseconds, None without idle timeouts."""
         params = [_param(match, key) for match, key in zip(entry.key.match, table.table.keys, strict=True)]
-        options = BmAddEntryOptions(_PRIORITIES - entry.key.priority if table.keys.has_priority else -1)
+        options = BmAddEntryOptions(HIGHEST_PRIORITY - entry.key.priority if table.keys.has_priority else -1)
         life = None
         if idle is not None:
             timeout = self._timeouts.get((table.table.name, entry.key), 0)
-            life = BmMtEntryLife(timeout, min(idle // 1_000_000, _PRIORITIES))
+            life = BmMtEntryLife(timeout, min(idle // 1_000_000, HIGHEST_PRIORITY))
         action = self._action_entry(table, entry.action)
         return BmMtEntry(params, options, table.handle(entry.key), action, life)
 

@@ -372,10 +372,10 @@ class Engine:
             self._switch.live.pop().close()
 
     def packet_out(self, packet: bytes, port: int) -> None:
-        """Process a packet as if it had arrived at `port`, the CPU port. The results are sent through the live ports.
+        """Process a packet as if it had arrived at `port`. The results are sent through the live ports.
 
         Raises:
-            PortError: If the ports are not open, there is no CPU port, or the packet is too long.
+            PortError: If the ports are not open, or the packet is too long.
         """
         if not self._switch.live:
             raise PortError("packet-out needs open ports")

@@ -24,7 +24,9 @@ GIVE_BACK = "qdisc del dev {0} clsact\n"
 # Waits for the end of its input, which comes however the switch ends, and then restores the interfaces.
 GUARD = 'cat; printf %s "$1" | tc -force -batch -'
 
-
+_NO_PORT = (
+    0xFFFFFFFF  # number of the socket to the control plane without a CPU port: no program can send there
+)
 _SO_SNDBUFFORCE = 32  # the socket module lacks it
 _CONTROL_BUFFER = 16 << 20  # bytes of packets to the control plane that wait, with the kernel's overhead
 
@@ -57,13 +59,15 @@ class LivePorts:
         self._sockets: list[socket.socket] = []
         self._guard: subprocess.Popen[bytes] | None = None
         self._forwarder: int | None = None
-        self._control: socket.socket | None = None
+        self._control, self._inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._is_idle = True
         self._packet_in = packet_in
         self._threads: list[threading.Thread] = []
-        self._numbers = list(ports)
+        # Without a CPU port the program sends nothing there, but packets are still injected.
+        self._control_port = _NO_PORT if cpu_port is None else cpu_port
+        self._numbers = [*ports, self._control_port]
         try:
-            self._open(base, ports, cpu_port, offload)
+            self._open(base, ports, offload)
             for (number, direction), properties in links.items():
                 self.set_link(number, direction, properties)
             for number, (incoming, outgoing) in captures.items():
@@ -73,7 +77,7 @@ class LivePorts:
             self.close()
             raise
 
-    def _open(self, base: int, ports: Mapping[int, str], cpu_port: int | None, offload: bool) -> None:
+    def _open(self, base: int, ports: Mapping[int, str], offload: bool) -> None:
         for number, interface in ports.items():
             opened = runtime().port_open(interface.encode())
             if opened < 0:
@@ -82,14 +86,10 @@ class LivePorts:
                     " (it has to exist in this network namespace, and raw sockets need CAP_NET_RAW)"
                 )
             self._sockets.append(socket.socket(fileno=opened))
-        if cpu_port is not None:
-            self._control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            try:  # without the privilege the buffer is as large as the system lets it be
-                inner.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _CONTROL_BUFFER)
-            except PermissionError:
-                inner.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
-            self._sockets.append(inner)
-            self._numbers.append(cpu_port)
+        try:  # without the privilege the buffer is as large as the system lets it be
+            self._inner.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _CONTROL_BUFFER)
+        except PermissionError:
+            self._inner.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
         interfaces = dict.fromkeys(ports.values())
         if interfaces:
             give_back = "".join(map(GIVE_BACK.format, interfaces))
@@ -107,8 +107,8 @@ class LivePorts:
             base,
             count,
             (ctypes.c_uint32 * count)(*self._numbers),
-            (ctypes.c_int32 * count)(*(s.fileno() for s in self._sockets)),
-            -1 if cpu_port is None else cpu_port,
+            (ctypes.c_int32 * count)(*(s.fileno() for s in (*self._sockets, self._inner))),
+            self._control_port,
             offload,
         )
         if not self._forwarder:
@@ -119,7 +119,7 @@ class LivePorts:
             target=runtime().forwarder_run, args=(self._forwarder,), name="p4switch forwarding", daemon=True
         )
         self._threads.append(forward)
-        if self._control is not None:
+        if self._control_port != _NO_PORT:
             self._threads.append(
                 threading.Thread(
                     target=self._receive, args=(self._control,), name="p4switch packet-in", daemon=True
@@ -132,10 +132,8 @@ class LivePorts:
         """Send a packet to the forwarding thread.
 
         Raises:
-            PortError: If there is no CPU port, or the packet is too long.
+            PortError: If the packet is too long.
         """
-        if self._control is None:
-            raise PortError("packet-out needs a CPU port")
         if len(packet) > LONGEST_PACKET:
             raise PortError(
                 f"a packet of {len(packet)} bytes: with its headers it has at most {LONGEST_PACKET}"
@@ -150,6 +148,8 @@ class LivePorts:
         """Return the statistics of each port."""
         found = {}
         for index, number in enumerate(self._numbers):
+            if number == _NO_PORT:
+                continue
             found[number] = PortStatistics()
             runtime().forwarder_statistics(self._forwarder, index, ctypes.byref(found[number]))
         return found
@@ -181,18 +181,15 @@ class LivePorts:
         """Stop the threads, close the sockets and restore the interfaces."""
         if self._forwarder:
             runtime().forwarder_stop(self._forwarder)
-        if self._control is not None:
-            self._control.shutdown(socket.SHUT_RDWR)
+        self._control.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join()
         if self._forwarder:
             runtime().forwarder_close(self._forwarder)
             self._forwarder = None
-        for opened in self._sockets:
+        for opened in (*self._sockets, self._inner, self._control):
             opened.close()
-        if self._control is not None:
-            self._control.close()
         if self._guard is not None:
             self._guard.communicate()
             self._guard = None
@@ -203,7 +200,7 @@ class LivePorts:
         while packet := self._next_packet(control):
             if self._packet_in is not None:
                 self._packet_in(packet)
-            if self._is_idle and (now := self.statistics()[self._numbers[-1]].dropped) > refused:
+            if self._is_idle and (now := self.statistics()[self._control_port].dropped) > refused:
                 _log.warning(
                     "%d packets to the CPU port were dropped, %d since the program was loaded: they came faster than "
                     "they are read",

@@ -10,6 +10,7 @@ from itertools import islice
 from struct import Struct
 
 from fanin.native.text import counted
+from fanin.p4switch.bmv2json.notation import entry_text, key_text
 from fanin.p4switch.bmv2json.program import Action, Program, Table
 from fanin.p4switch.codegen.keys import EntryExtra, KeyLayout, PackedKey
 from fanin.p4switch.engine.action_profile import ProfileState
@@ -53,6 +54,7 @@ class TableShape:
     """Properties of a table that all switches with the same program share.
 
     Attributes:
+        program: The program.
         table: The table.
         keys: The layout of its keys.
         extra: The additional words of an entry.
@@ -63,6 +65,7 @@ class TableShape:
         simple: Number and widths of the parameters of the actions whose parameters each fit into a word, by name.
     """
 
+    program: Program
     table: Table
     keys: KeyLayout
     extra: EntryExtra
@@ -80,6 +83,7 @@ class TableShape:
         numbers = {a.name: n for n, a in reversed(list(enumerate(table.actions)))}
         widths = {name: tuple(p.width for p in table.actions[n].parameters) for name, n in numbers.items()}
         return cls(
+            program,
             table,
             keys,
             EntryExtra.of(program, table),
@@ -109,6 +113,7 @@ class MatchTable:
         address: int,
         profile: ProfileState | None = None,
     ) -> None:
+        self.program = shape.program
         self.table = shape.table
         self._switch = switch
         self.keys = shape.keys
@@ -347,7 +352,7 @@ class MatchTable:
     def _add(self, entry: Entry) -> int:
         packed = self.keys.pack(entry.key)
         if packed in self._installed:
-            raise self._error(TableErrorCode.ALREADY_EXISTS, f"an entry for {entry.key} exists")
+            raise self._error(TableErrorCode.ALREADY_EXISTS, f"an entry for {self._text(entry.key)} exists")
         number, data = self._resolve(entry.action)
         packed_words = self._pack_words(*packed.words, *packed.mask, *packed.high, *data)
         index = self._table_add(self._address, packed_words, packed.priority, number)
@@ -442,8 +447,11 @@ class MatchTable:
     def _find(self, key: EntryKey) -> _Installed:
         installed = self._installed.get(self.keys.pack(key))
         if installed is None:
-            raise self._error(TableErrorCode.NOT_FOUND, f"no entry for {key}")
+            raise self._error(TableErrorCode.NOT_FOUND, f"no entry for {self._text(key)}")
         return installed
+
+    def _text(self, key: EntryKey) -> str:
+        return key_text(entry_text(self.program, self.table, key), key.priority)
 
     def _writable(self) -> None:
         if self.is_const:

@@ -269,7 +269,11 @@ class Constraints:
             return f"multicast group {int.from_bytes(referred.values[0], 'big')}"
         table = self._tables[referred.table]
         names = [table.info.match_fields[position].name for position in referred.positions]
-        values = [f"{name} = 0x{value.hex()}" for name, value in zip(names, referred.values, strict=True)]
+        fields = [table.fields[position] for position in referred.positions]
+        values = [
+            f"{name} = {field.text(field.codec.decode(value, field.width, name))}"
+            for name, field, value in zip(names, fields, referred.values, strict=True)
+        ]
         return f"entry of table {table.name} with {', '.join(values)}"
 
 

@@ -21,7 +21,8 @@ else:
     _finsy = find_spec("finsy")
     if _finsy is None or _finsy.origin is None:
         raise ModuleNotFoundError(
-            "p4switch needs the package finsy for the P4Runtime messages: pip install finsy"
+            "the package finsy, which has the P4Runtime messages, is missing: install fanin again, "
+            "with make setup in its clone or with pip"
         )
     ALIAS = f"{__name__}_messages"
     _package = ModuleType(ALIAS)

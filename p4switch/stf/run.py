@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fanin.native.text import counted
 from fanin.p4switch.bmv2json.program import LONGEST_PACKET, Table, TableKey
@@ -30,7 +30,7 @@ from fanin.p4switch.entries import (
     Ternary,
 )
 from fanin.p4switch.stf.syntax import ActionText, Command, StfError, number, parse_stf
-from fanin.p4switch.trace.events import PacketTrace
+from fanin.p4switch.trace.events import Event, Lookup, PacketTrace
 from fanin.p4switch.trace.tracer import Tracer, traced
 
 BETWEEN_PACKETS = 1000  # microseconds on the switch's clock
@@ -42,7 +42,8 @@ OPERATORS: dict[str, Callable[[int, int], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-HIGHEST_PRIORITY = 10000
+# Added to the priorities of a test, so that its entries precede the program's own, and those without one come last.
+_BASE_PRIORITY = 10000
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ class StfRunner:
         for to, packet in self.engine.process(int(port), bytes.fromhex(data), self._now):
             self._sent[to].append(_Sent(packet, command.line))
         if self._tracer is not None:
-            self.traces[command.line] = [*self._tracer.packets()]
+            self.traces[command.line] = [_with_written_priorities(t) for t in self._tracer.packets()]
 
     @_runs("expect")
     def _expect(self, command: Command) -> None:
@@ -202,7 +203,7 @@ class StfRunner:
     def _insert(self, command: Command, table: Table, action: EntryAction) -> None:
         matches = self._matches_of(command, table)
         overlapping = any(key.kind in ("ternary", "range", "optional") for key in table.keys)
-        priority = HIGHEST_PRIORITY + (command.priority or 0) if overlapping else 0
+        priority = _BASE_PRIORITY + (command.priority or 0) if overlapping else 0
         key = EntryKey(matches, priority)
         self.engine.table(table.name).insert(Entry(key, action))
         if command.id is not None:
@@ -409,6 +410,21 @@ class StfRunner:
             for handle in handles
             for port in sorted(self._nodes[handle][1])
         )
+
+
+def _with_written_priorities(trace: PacketTrace) -> PacketTrace:
+    """Return a trace in which entries have the priorities that the test gives them."""
+
+    def written(event: Event) -> Event:
+        if not isinstance(event, Lookup) or event.entry is None or event.entry.priority is None:
+            return event
+        priority = event.entry.priority
+        # The program's own entries have lower ones.
+        if priority < _BASE_PRIORITY:
+            return event
+        return replace(event, entry=replace(event.entry, priority=priority - _BASE_PRIORITY or None))
+
+    return replace(trace, events=[written(event) for event in trace.events])
 
 
 def _value_text(value: CounterValue) -> str:

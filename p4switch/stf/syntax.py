@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 
 class StfError(Exception):
@@ -50,11 +51,11 @@ class Command:
 _LINE = re.compile(r'(?:"[^"]*"|[^"#])*')  # up to a comment
 _NAME = r'(?:"[^"]*"|[\w.$\[\]]+)'
 _WORD = re.compile(r'"[^"]*"|[^\s"]+')
-_ARGUMENT = re.compile(rf"(?P<name>{_NAME})\s*:\s*(?P<value>\w+)")
+_ARGUMENT = re.compile(rf"(?P<name>{_NAME})\s*:\s*(?P<value>[\w.:]+)")
 _ACTION = re.compile(
     rf"(?P<action>{_NAME})\s*\((?P<arguments>(?:\"[^\"]*\"|[^()\"])*)\)\s*(?:=\s*(?P<id>[\w$]+))?\s*$"
 )
-_KEY = re.compile(rf"(?P<name>{_NAME})\s*:\s*(?P<value>[\w*/&>-]+)")
+_KEY = re.compile(rf"(?P<name>{_NAME})\s*:\s*(?P<value>[\w*/&>.:-]+)")
 _REFERENCE = re.compile(r"=>\s*(?P<number>\w+)\s*$")
 _CHECK = re.compile(
     rf"(?P<counter>{_NAME})\s*\(\s*(?P<index>[\w$]+)\s*\)\s*"
@@ -108,7 +109,20 @@ def number(text: str, line: int) -> int:
     try:
         return int(text, 10 if text.isdigit() else 0)
     except ValueError:
-        raise StfError(f"line {line}: {text!r} is not a number") from None
+        raise StfError(f"line {line}: {text!r} is not a number{_without_address(text)}") from None
+
+
+def _without_address(text: str) -> str:
+    """Say what to write for an address or a prefix of one; empty if it is neither."""
+    address, slash, length = text.partition("/")
+    if re.fullmatch(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", address):
+        digits = address.replace(":", "")
+    else:
+        try:
+            digits = ip_address(address).packed.hex()
+        except ValueError:
+            return ""
+    return f": STF has no addresses; write 0x{digits}{slash}{length}"
 
 
 def _command(line: int, verb: str, rest: str) -> Command:
@@ -184,6 +198,9 @@ def _match(line: int, text: str) -> tuple[int | None, tuple[tuple[str, str], ...
     if _KEY.sub("", keys).strip():
         raise StfError(f"line {line}: keys are NAME:VALUE, not {text!r}")
     pairs = tuple((_plain(k["name"]), k["value"]) for k in _KEY.finditer(keys))
+    for _, value in pairs:
+        if advice := _without_address(value):
+            raise StfError(f"line {line}: {value!r} is not a number{advice}")
     return int(first[1]) if first else None, pairs
 
 

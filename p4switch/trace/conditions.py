@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Iterator
 from ctypes import c_uint32, c_uint64
 
+from fanin.p4switch.bmv2json.notation import parse_number
 from fanin.p4switch.bmv2json.program import Program
 from fanin.p4switch.codegen.layout import WIDEST, packet_headers
-from fanin.p4switch.trace.notation import parse_number
 
 TRACE_CONDITIONS = 8
 TRACE_PORT = 0xFFFFFFFF  # instead of a header's number

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import PurePath
 
 from fanin.p4switch.bmv2json.expressions import ElementField, Expression, Field
+from fanin.p4switch.bmv2json.notation import entry_text, expression_text, number_text, parameter_field
 from fanin.p4switch.bmv2json.program import (
     LONGEST_PACKET,
     Action,
@@ -64,7 +65,6 @@ from fanin.p4switch.trace.events import (
     UpdateChecksum,
     VerifyChecksum,
 )
-from fanin.p4switch.trace.notation import entry_text, expression_text, number_text, parameter_field
 from fanin.p4switch.word_packing import from_words, word_count
 
 # simple_switch's PKT_INSTANCE_TYPE_*
@@ -77,6 +77,9 @@ INSTANCES = (
     "replication",
     "resubmitted",
 )
+
+# Requests after which a packet passes through the program again.
+_AGAIN = {"resubmit": "resubmitted", "recirculate": "recirculated", "clone": "cloned"}
 
 FindEntry = Callable[[str, int], Entry | None]  # of a table, by its index
 Choices = tuple[str, int | None, Sequence[tuple[int | None, ActionCall, int]]]
@@ -154,6 +157,7 @@ class PacketDecoder:
         self._to_drop: tuple[str, Source | None] = ("", None)  # what last set egress_spec
         self._replica = 0
         self._port_set = False  # whether a statement has set egress_spec
+        self._again: tuple[str, Source | None] | None = None  # what last asked for another pass, and where
         self._copies = [Copy(None, "arrival")]
         self._owners: list[int] = []
         self._current = [0]  # copies that began and have not ended, the innermost last
@@ -377,6 +381,8 @@ class PacketDecoder:
         if isinstance(statement, Set):
             self._assign(statement.target, words, None)
             return
+        if statement.kind.request in _AGAIN:
+            self._again = f"{_AGAIN[statement.kind.request]}{self._caller()}", statement.source
         match statement.arguments:
             case _ if statement.kind.trace is not None:
                 statement.kind.trace(self, statement, words)
@@ -468,7 +474,24 @@ class PacketDecoder:
 
     @_decodes(RecordKind.TOO_OFTEN)
     def _on_too_often(self, _number: int, _words: tuple[int, ...]) -> None:
-        self.events.append(Drop("it and its copies have passed through the program too often", None))
+        reason, source = "it and its copies have passed through the program too often", None
+        if self._again is not None:
+            how, source = self._again
+            reason += f": it is {how} each time"
+        self.events.append(Drop(reason, source))
+
+    def _caller(self) -> str:
+        """Name the action that runs, and the table that it was called by; empty if the compiler made the action."""
+        at = next(
+            (n for n in reversed(range(len(self.events))) if isinstance(self.events[n], ActionRun)), None
+        )
+        action = None if at is None else self.events[at]
+        if not isinstance(action, ActionRun) or action.implied:
+            return ""
+        before = self.events[at - 1] if at else None
+        return f" by action {action.name}" + (
+            f" of table {before.table}" if isinstance(before, Lookup) else ""
+        )
 
     @_decodes(RecordKind.TOO_LONG)
     def _on_too_long(self, number: int, _words: tuple[int, ...]) -> None:

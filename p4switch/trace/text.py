@@ -10,6 +10,7 @@ from pathlib import PurePath
 from fanin.native.text import counted
 from fanin.p4switch.bmv2json.primitive_kind import Message
 from fanin.p4switch.bmv2json.program import Source
+from fanin.p4switch.entries import HIGHEST_PRIORITY
 from fanin.p4switch.trace.events import (
     Access,
     ActionRun,
@@ -48,13 +49,19 @@ from fanin.p4switch.trace.events import (
 
 TEMPORARY = "tmp$"  # begins the names of the compiler's own variables
 _MOST_REGISTERS = 2  # named in the last line
+_SMALLEST_OF_THRIFT = HIGHEST_PRIORITY >> 1  # an entry with a larger priority came over Thrift
+_FIRST_LINES, _LAST_LINES = 400, 100
+_MOST_OUTPUTS = 16  # named in the last line
 _FEWEST = 4  # values shown as a series: v0..v63 = 1, 2, 3, … 64
 
 Series = list[Access] | list[Assign]
 
 
 def as_text(trace: PacketTrace, *, verbose: bool = False) -> str:
-    """Format a trace as lines indented by nesting. `verbose` adds assignments and the headers of packets that leave."""
+    """Format a trace as lines indented by nesting. `verbose` adds assignments and the headers of packets that leave.
+
+    Of a very long trace, such as that of a packet that is recirculated indefinitely, it has the beginning and the end.
+    """
     lines = [f"packet on port {trace.port}, {len(trace.packet)} bytes, at {trace.time / 1e6:.6f} s"]
     depth = 3  # of the statements of the current state or action
     previous: Event | None = None
@@ -72,6 +79,9 @@ def as_text(trace: PacketTrace, *, verbose: bool = False) -> str:
                 depth = 4 if isinstance(previous, (Lookup, DirectCount, Choice)) else 3
         lines += [f"{'  ' * (depth + shift)}{line}" for shift, line in _render(part, depth)]
         previous = part
+    if len(lines) > _FIRST_LINES + _LAST_LINES:
+        left_out = len(lines) - _FIRST_LINES - _LAST_LINES
+        lines[_FIRST_LINES:-_LAST_LINES] = [f"  … {left_out:,} lines are left out here …"]
     lines.append(f"  => {verdict(trace)}")
     return "\n".join(lines)
 
@@ -124,7 +134,7 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
             if entry is not None:
                 exact = [value.text for value in key] == list(entry.match.values())
                 matches = ", ".join(f"{name}={text}" for name, text in entry.match.items())
-                priority = "" if entry.priority is None else f", priority {entry.priority}"
+                priority = "" if entry.priority is None else f", {_priority_text(entry.priority)}"
                 yield step + 1, f"entry {entry.index}{'' if exact else f': {matches}'}{priority}"
             elif hit:
                 yield step + 1, "the entry has been removed since"
@@ -174,6 +184,12 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
             yield section, f"out of port {port}{nowhere}: {len(packet)} bytes"
 
 
+def _priority_text(priority: int) -> str:
+    if priority < _SMALLEST_OF_THRIFT:
+        return f"priority {priority}"
+    return f"priority {HIGHEST_PRIORITY - priority} over Thrift, where the smallest wins"
+
+
 def call_text(alternative: Alternative) -> str:
     """Return the action of a member with its arguments."""
     return f"{alternative.action}({_values_text(alternative.arguments)})"
@@ -199,9 +215,10 @@ def verdict(trace: PacketTrace) -> str:
     if out:
         ports = ", ".join(
             f"port {e.port} ({f'replica {e.replica}, ' if e.replica else ''}{len(e.packet)} bytes)"
-            for e in out
+            for e in out[:_MOST_OUTPUTS]
         )
-        parts.append(f"{counted(len(out), 'packet')} out: {ports}")
+        more = f" and {len(out) - _MOST_OUTPUTS:,} more" if len(out) > _MOST_OUTPUTS else ""
+        parts.append(f"{counted(len(out), 'packet')} out: {ports}{more}")
     for event, owner in zip(trace.events, trace.owners, strict=True):
         if isinstance(event, Drop):
             which = f"{_copy_text(trace.copies[owner])} is " if out else ""

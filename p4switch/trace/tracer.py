@@ -49,7 +49,10 @@ class Tracer:
         wanted = (TraceCondition * max(1, len(conditions)))(*conditions)
         with self._lock:
             if not _runtime().switch_trace(self._base, traced, len(conditions), wanted, logs):
-                raise TraceError("this switch is being traced already")
+                raise TraceError(
+                    "this switch is being traced already: by another command, or by its own log of packets; without "
+                    "--log-console and --log-file, or with -L info, it logs none"
+                )
 
     def packets(self) -> Iterator[PacketTrace]:
         """Return the packets since the last call; `lost` counts those that there was no memory for."""

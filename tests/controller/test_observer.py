@@ -105,8 +105,8 @@ def test_members_and_groups_of_action_profiles_are_read_back_and_shown(switch, o
     compiled = compile_file(ENTITIES)
     found = asyncio.run(written(switch, observer, compiled, PROFILES.encode(compiled.p4info)))
     assert replace(observed(found), defaults={}) == PROFILES
-    network = SimpleNamespace(observe=lambda _switch, _what: found)
-    monkeypatch.setattr(tables, "find_network", lambda *_: network)
+    client = SimpleNamespace(observe=lambda _what: found)
+    monkeypatch.setattr(tables, "find_switch", lambda *_: client)
     lines = [line.split() for line in CliRunner().invoke(app, ["tables", "s1"]).stdout.splitlines()]
     for line in (
         "Receive.path_choice",
@@ -165,7 +165,7 @@ def test_a_switch_without_a_program_says_so() -> None:
         empty.wait_ready()
         with (
             Observer(f"127.0.0.1:{empty.grpc_port}", 7) as observer,
-            pytest.raises(ControllerError, match="no program yet"),
+            pytest.raises(ControllerError, match="no pipeline yet"),
         ):
             list(observer.tables())
     finally:

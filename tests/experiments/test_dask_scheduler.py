@@ -175,5 +175,7 @@ def test_a_scheduler_without_workers_is_told(tmp_path: Path, monkeypatch: pytest
 
 def test_without_dask_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(SchedulerError, match=r"pip install 'fanin\[dask\]'"):
+    with pytest.raises(
+        SchedulerError, match=r"make setup in the clone, or .* -m pip install 'fanin\[dask\]'"
+    ):
         run(tmp_path, points(tmp_path), "tcp://127.0.0.1:1")

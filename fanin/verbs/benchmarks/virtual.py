@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing
+from fanin.native.extras import install_command
 from fanin.options import MOST_CORES, ResultsFolder
 from fanin.output import say
 from fanin.verbs.benchmarks.options import AsJson
@@ -80,7 +81,7 @@ def virtual(
     say(f"{results}/virtual.json", err=as_json)
     if python is None:
         say(
-            "ns-3 is not installed: pip install ns3, or give a Python that has it with\n--ns3-python",
+            f"ns-3 is not installed; type {install_command('ns3')}, or give a Python that has it with --ns3-python",
             err=as_json,
         )
     else:

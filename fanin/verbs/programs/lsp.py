@@ -8,6 +8,7 @@ import sys
 from importlib.metadata import version
 
 from fanin.cli_errors import failure
+from fanin.native.extras import install_command
 
 
 def lsp() -> None:
@@ -25,7 +26,8 @@ def lsp() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
-        raise failure("lsp", "it needs pygls: pip install 'fanin[editor]'") from None
+        how = f"type make setup in the clone, or {install_command('editor')}"
+        raise failure("lsp", f"the package pygls is missing; to install it, {how}") from None
     # An analysis makes many objects that stay: looking through them for garbage would take half of its time.
     gc.set_threshold(200_000, 20, 50)
     # pygls closes what it writes to, and fanin flushes its standard output at the end.

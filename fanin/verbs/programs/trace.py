@@ -19,7 +19,7 @@ from fanin.native.text import counted
 from fanin.options import Network
 from fanin.output import say
 from fanin.programs import Define, Include, device_config
-from fanin.testbed.running import find_network
+from fanin.testbed.running import find_switch
 from fanin.topologies.errors import NetworkError
 
 if TYPE_CHECKING:
@@ -46,7 +46,11 @@ def trace(
     include: Include = None,
     define: Define = None,
     on: Annotated[
-        str | None, typer.Option(help="Switch of a running network to trace, such as leaf1")
+        str | None,
+        typer.Option(
+            help="Running switch to trace, such as leaf1; or one started by hand: its process id (see fanin ps), or "
+            "HOST:PORT of its P4Runtime server"
+        ),
     ] = None,
     supervisor: Network = None,
     conditions: Annotated[
@@ -70,7 +74,7 @@ def trace(
     - With a program and packets, the packets go through one switch in turn.
 
     - With --on, you see the packets of a running switch until Ctrl-C. It belongs to a network that you have started in
-    another terminal, for instance with fanin up; fanin ps lists its switches.
+    another terminal, for instance with fanin up, or you have started it by hand; fanin ps lists both.
 
     - With --on and packets, the packets go through a copy of the running switch with its program and entries, but with
     empty registers and counters. Nothing is sent; to send a packet, use fanin packet.
@@ -132,9 +136,9 @@ class _Switch:
     def read(self) -> tuple[bytes, Entries]:
         from fanin.controller.entry_files import observed
 
-        network = find_network(self.name, self.supervisor)
-        [program] = network.observe(self.name, "program")
-        return json.dumps(program).encode(), observed(network.observe(self.name, "tables"))
+        client = find_switch(self.name, self.supervisor)
+        [program] = client.observe("program")
+        return json.dumps(program).encode(), observed(client.observe("tables"))
 
 
 def _of_packets(
@@ -171,7 +175,7 @@ def _of_switch(
 ) -> Generator[str, None, None]:
     request = {"filter": conditions, "json": as_json, "verbose": verbose}
     with failing("trace", NetworkError):
-        command = find_network(switch, supervisor).management(switch, "Trace", request)
+        command = find_switch(switch, supervisor).management("Trace", request)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None
         assert client.stderr is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from fanin.cli_errors import failing
 from fanin.options import Network, SwitchName
 from fanin.output import say
-from fanin.testbed.running import RunningSwitch, find_network
+from fanin.testbed.running import find_switch
 from fanin.topologies.errors import NetworkError
 
 
@@ -29,9 +30,9 @@ def counters(
     from fanin.table import print_records
 
     with failing("counters", NetworkError):
-        network = find_network(switch, supervisor)
-        found = network.observe(switch, "counters")
-    named = [cell | {"name": _cell_name(cell, network.switches[switch])} for cell in found]
+        client = find_switch(switch, supervisor)
+        found = client.observe("counters")
+    named = [cell | {"name": _cell_name(cell, client.neighbours)} for cell in found]
     if as_json:
         print_records(named)
     elif named:
@@ -40,13 +41,13 @@ def counters(
         say(f"{switch} has counted nothing yet.")
 
 
-def _cell_name(cell: dict[str, Any], switch: RunningSwitch) -> str | None:
+def _cell_name(cell: dict[str, Any], neighbours: Mapping[int, str]) -> str | None:
     """Return the name of a cell in our program: a reason, an event or a neighbour; None if it has none."""
     from fanin.controller.telemetry import CELLS, PORT_COUNTERS
 
     index: int = cell["index"]
     if cell["counter"] in PORT_COUNTERS:
-        return switch.neighbours.get(index)
+        return neighbours.get(index)
     names = CELLS.get(cell["counter"], ())
     # Other programs may have a counter with the same name.
     return names(index).name if isinstance(names, type) and len(names) == cell["size"] else None

@@ -72,9 +72,9 @@ def link(
         with failing("link", NetworkError, status=2):
             for way in ways:
                 place = {"port": way.port, "direction": way.direction}
-                network.call(way.switch, "SetLink", place | {"properties": given})
+                network.client(way.switch).call("SetLink", place | {"properties": given})
     with failing("link", NetworkError):
-        ports = {switch: network.call(switch, "Links", {}) for switch in {way.switch for way in ways}}
+        ports = {switch: network.client(switch).call("Links", {}) for switch in {way.switch for way in ways}}
     found = []
     for way in ways:
         [port] = [port for port in ports[way.switch]["ports"] if port["port"] == way.port]

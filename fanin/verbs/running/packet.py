@@ -9,7 +9,7 @@ import typer
 from fanin.cli_errors import failing, failure
 from fanin.options import Network, SwitchName
 from fanin.output import say
-from fanin.testbed.running import RunningHost, find_network
+from fanin.testbed.running import find_switch
 from fanin.topologies.errors import NetworkError
 
 _MAC = "02:00:00:00:00:00"
@@ -49,21 +49,16 @@ def packet(
     if (digits is None) == (layers is None):
         raise failure("packet", "give the packet, with either --hex or --layers", status=2)
     with failing("packet", NetworkError):
-        network = find_network(switch, supervisor)
-        neighbours = network.switch(switch).neighbours
-        if port not in neighbours:
-            ports = ", ".join(map(str, sorted(neighbours)))
-            raise NetworkError(f"{switch} has no port {port}; its ports are {ports}")
-        data = _bytes(digits, layers, network.hosts.get(neighbours[port]))
+        client = find_switch(switch, supervisor)
+        data = _bytes(digits, layers, client.addresses.get(port, "0.0.0.0"))
         request = {"port": port, "packet": data.hex(), "json": as_json, "verbose": verbose}
-        say(network.call(switch, "Inject", request)["trace"])
+        say(client.call("Inject", request)["trace"])
 
 
-def _bytes(digits: str | None, layers: str | None, sender: RunningHost | None) -> bytes:
+def _bytes(digits: str | None, layers: str | None, address: str) -> bytes:
     from fanin.packets import PacketError, packet_from_hex, packet_from_layers
 
     # Without these, scapy looks addresses up in this machine's routes and with ARP.
-    address = sender.ip if sender else "0.0.0.0"
     defaults = {
         "Ether": {"src": _MAC, "dst": _MAC},
         "IP": {"src": address},

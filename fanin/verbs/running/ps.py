@@ -1,4 +1,4 @@
-"""`fanin ps`: the running networks and their processes."""
+"""`fanin ps`: the running networks and their processes, and switches that were started by hand."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from typing import Annotated
 import typer
 
 from fanin.output import say
+from fanin.testbed.own_switches import OwnSwitch, own_switches
 from fanin.testbed.running import RunningNetwork, running_networks
 from fanin.testbed.runs import command_line
 
 
 def ps(
-    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each network")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each network and each other switch")
+    ] = False,
 ) -> None:
-    """List the running networks, their hosts and processes.
+    """List the running networks, their hosts and processes, and the switches that were started by hand.
+
+    Where a command takes the name of a switch, it also takes the process id of one that was started by hand: as
+    simple_switch_grpc, by the scripts of a course, or as python -m fanin.p4switch.
 
     Examples:
         fanin ps
@@ -25,13 +31,15 @@ def ps(
     """
     from fanin.table import print_records
 
-    networks = running_networks()
+    networks, switches = running_networks(), own_switches()
     if as_json:
-        print_records(map(_document, networks))
+        print_records([*map(_document, networks), *map(asdict, switches)])
         return
     for network in networks:
         _show(network)
-    if not networks:
+    if switches:
+        _show_own(switches)
+    if not networks and not switches:
         say("No network is running; start one in another terminal: fanin up")
 
 
@@ -66,6 +74,21 @@ def _show(network: RunningNetwork) -> None:
     for table in (switches, hosts):
         print_table(table)
         say("")
+
+
+def _show_own(switches: list[OwnSwitch]) -> None:
+    from fanin.table import new_table, print_table
+
+    say("switches started by hand")
+    table = new_table(["process", "program", "P4Runtime", "Thrift", "interfaces by port"], "device id")
+    for switch in switches:
+        program = "BMv2" if switch.engine == "bmv2" else "fanin"
+        thrift = "" if switch.thrift_port is None else f"127.0.0.1:{switch.thrift_port}"
+        ports = ", ".join(f"{port}: {interface}" for port, interface in sorted(switch.ports.items()))
+        row = str(switch.process), program, switch.address or "", thrift, ports, str(switch.device_id)
+        table.add_row(*row)
+    print_table(table)
+    say("")
 
 
 def _text(command: tuple[str, ...]) -> str:

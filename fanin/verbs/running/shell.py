@@ -13,7 +13,7 @@ from fanin.cli_errors import failing
 from fanin.native.cache import CacheError
 from fanin.options import Network, SwitchName
 from fanin.output import say
-from fanin.testbed.running import find_network
+from fanin.testbed.running import find_switch
 from fanin.topologies.errors import NetworkError
 
 _ONLY_LOOK = 1  # below the controller's election id
@@ -36,21 +36,16 @@ def shell(
         fanin shell leaf1 --read-only
     """
     with failing("shell", NetworkError, CacheError, shell_environment.SetUpError):
-        network = find_network(switch, supervisor)
-        if switch not in network.switches:
-            raise NetworkError(
-                f"{switch} is a host, not a switch; to run a command on it: fanin exec {switch} COMMAND"
-            )
+        client = find_switch(switch, supervisor)
         if not shell_environment.ready():
             say("installing p4runtime-shell …", err=True)
         shell_environment.set_up()
-        place = network.switches[switch]
         # Higher than the controller's, which takes a higher one when it needs the switch again.
         election = _ONLY_LOOK if read_only else int(time.time())
-        argv = [
+        command = [
+            *client.enter,
             *(str(shell_environment.python()), "-m", "p4runtime_sh"),
-            *("--grpc-addr", f"127.0.0.1:{place.grpc_port}", "--device-id", str(place.device_id)),
+            *("--grpc-addr", client.address, "--device-id", str(client.device_id)),
             *("--election-id", f"0,{election}"),
         ]
-        command = network.inside(argv)
     os.execvp(command[0], command)

@@ -9,7 +9,7 @@ import typer
 from fanin.cli_errors import failing
 from fanin.options import Network, SwitchName
 from fanin.output import say
-from fanin.testbed.running import find_network
+from fanin.testbed.running import find_switch
 from fanin.topologies.errors import NetworkError
 
 _COLUMNS = (
@@ -50,7 +50,7 @@ def tables(
     from fanin.table import print_records
 
     with failing("tables", NetworkError):
-        found = find_network(switch, supervisor).observe(switch, "tables")
+        found = find_switch(switch, supervisor).observe("tables")
         if table is not None:
             found = _of_table(found, switch, table)
     if as_json:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 
 from fanin.p4switch.bmv2json.program import TableKey
 from fanin.p4switch.entries import Exact, Lpm, Match, Optional_, Range, Ternary
@@ -22,6 +23,7 @@ _KINDS = {
     p4i.MatchField.RANGE: "range",
     p4i.MatchField.OPTIONAL: "optional",
 }
+_IPV4 = "@format(IPV4_ADDRESS)"  # an annotation that sonic-pins has introduced
 PRIORITIZED_KINDS = frozenset({"ternary", "range", "optional"})
 """Match kinds that may overlap, so that a table with one of them needs priorities."""
 
@@ -31,7 +33,7 @@ class MatchField:
     """Field of a table's key: its P4Info id, name and width, its kind as `FieldMatch` names it, and its codec.
 
     `given` is the width of the control plane's type. It differs from `width` if the type is a translated one. Numbers
-    of a `signed` field are in two's complement.
+    of a `signed` field are in two's complement. `text` formats a value for messages, as people write it.
     """
 
     id: int
@@ -40,11 +42,26 @@ class MatchField:
     kind: str
     codec: Codec
     given: int
+    text: Callable[[int], str] = hex
     signed: bool = False
 
     @classmethod
-    def of(cls, field: p4i.MatchField, key: TableKey, table: str, translations: Translations) -> MatchField:
+    def of(
+        cls,
+        field: p4i.MatchField,
+        key: TableKey,
+        table: str,
+        translations: Translations,
+        text: Callable[[int], str],
+    ) -> MatchField:
         """Return the field for a key of the program. Its values must fit the program's field.
+
+        Args:
+            field: The field in P4Info.
+            key: The key of the program.
+            table: The name of its table.
+            translations: The codecs of the program's types.
+            text: Formats a number of the field for messages, unless its type or annotation has another form.
 
         Raises:
             P4RuntimeError: INVALID_ARGUMENT if P4Info and the program disagree on the kind;
@@ -60,13 +77,18 @@ class MatchField:
             raise invalid(f"{what}: the device config has a {key.kind} match here, the P4Info another")
         codec = _codec(field, key.width, kind, what, translations)
         signed = key.signed and key.width > 0 and codec is NUMBERS
+        if signed:
+            codec = signed_numbers(key.width)
+        if _IPV4 in field.annotations:
+            text = _ipv4_text
         return cls(
             field.id,
             what,
             key.width,
             kind,
-            signed_numbers(key.width) if signed else codec,
+            codec,
             field.bitwidth or key.width,
+            codec.text or text,
             signed,
         )
 
@@ -153,6 +175,10 @@ class MatchField:
         return message
 
 
+def _ipv4_text(number: int) -> str:
+    return str(IPv4Address(number)) if number >> 32 == 0 else hex(number)
+
+
 def _codec(field: p4i.MatchField, width: int, kind: str, what: str, translations: Translations) -> Codec:
     codec = translations.of(field, width)
     if codec is not NUMBERS and kind not in ("exact", "optional"):
@@ -177,7 +203,11 @@ def _lpm(message: p4r.FieldMatch, field: MatchField) -> Match:
         )
     length += width - given
     if value & (1 << width - length) - 1:
-        raise invalid(f"{field.name}: {value:#x} has ones after its prefix of {message.lpm.prefix_len} bits")
+        prefix = field.text(value >> width - length << width - length)
+        raise invalid(
+            f"{field.name}: {field.text(value)} has ones after its prefix of {message.lpm.prefix_len} bits; "
+            f"the prefix is {prefix}/{message.lpm.prefix_len}"
+        )
     return Lpm(value, length)
 
 
@@ -189,7 +219,10 @@ def _ternary(message: p4r.FieldMatch, field: MatchField) -> Match:
     if mask == 0:
         raise invalid(f"{field.name}: the mask is zero; leave the field out to match anything")
     if value & ~mask:
-        raise invalid(f"{field.name}: {value:#x} has ones where its mask {mask:#x} has zeros")
+        raise invalid(
+            f"{field.name}: {field.text(value)} has ones where its mask {mask:#x} has zeros; "
+            f"the masked value is {field.text(value & mask)}"
+        )
     return Ternary(value, mask)
 
 
@@ -203,7 +236,7 @@ def _range(message: p4r.FieldMatch, field: MatchField) -> Match:
             f"{field.name}: a range of signed numbers has either negative or other numbers here"
         )
     if low > high:
-        raise invalid(f"{field.name}: the range {low}..{high} is empty")
+        raise invalid(f"{field.name}: the range {field.text(low)}..{field.text(high)} is empty")
     if Range(low, high) == field.every_value:
         raise invalid(f"{field.name}: the range covers every value; leave the field out to match anything")
     return Range(low, high)

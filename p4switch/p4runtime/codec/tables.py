@@ -7,7 +7,11 @@ needs one pass over its message and one call of the engine.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
+from grpc import StatusCode
+
+from fanin.p4switch.bmv2json.notation import key_text, match_text, number_text
 from fanin.p4switch.engine.match_table import MatchTable
 from fanin.p4switch.entries import (
     ActionCall,
@@ -18,13 +22,15 @@ from fanin.p4switch.entries import (
     Match,
     MemberReference,
     OneShot,
+    TableError,
+    TableErrorCode,
 )
 from fanin.p4switch.p4runtime.codec.actions import ActionCodec
 from fanin.p4switch.p4runtime.codec.matches import DECODERS, PRIORITIZED_KINDS, MatchField
 from fanin.p4switch.p4runtime.codec.translation import Translations
 from fanin.p4switch.p4runtime.codec.watch import WatchedPorts
 from fanin.p4switch.p4runtime.codec.weights import check_weights
-from fanin.p4switch.p4runtime.errors import denied, invalid, listed, not_found
+from fanin.p4switch.p4runtime.errors import P4RuntimeError, denied, invalid, listed, not_found
 from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 _TABLE_ONLY, _DEFAULT_ONLY = p4i.ActionRef.TABLE_ONLY, p4i.ActionRef.DEFAULT_ONLY
@@ -68,7 +74,13 @@ class P4InfoTable:
                 f"{len(keys)} in the device config"
             )
         self._fields = tuple(
-            MatchField.of(field, key, self.name, translations)
+            MatchField.of(
+                field,
+                key,
+                self.name,
+                translations,
+                partial(number_text, installed.program, key.target, key.width),
+            )
             for field, key in zip(info.match_fields, keys, strict=True)
         )
         self._slots = {
@@ -119,8 +131,30 @@ class P4InfoTable:
         """Return the entry with a key, or raise NOT_FOUND."""
         entry = self.installed.entry(key)
         if entry is None:
-            raise not_found(f"table {self.name} has no such entry")
+            entries = self.installed.entries() if self.is_prioritized else ()
+            same = [e.key.priority for e in entries if e.key.match == key.match]
+            other = f"; there is one with priority {', '.join(map(str, same))}" if same else ""
+            raise not_found(f"table {self.name} has no entry for {self.key_text(key)}{other}")
         return entry
+
+    def insert(self, entry: Entry) -> None:
+        """Add an entry to the engine's table."""
+        try:
+            self.installed.insert(entry)
+        except TableError as error:
+            if error.code is not TableErrorCode.ALREADY_EXISTS:
+                raise
+            raise P4RuntimeError(
+                StatusCode.ALREADY_EXISTS,
+                f"table {self.name} has an entry for {self.key_text(entry.key)} already: MODIFY it, or DELETE it first",
+            ) from None
+
+    def key_text(self, key: EntryKey) -> str:
+        """Format a key for a message, with the names and values of the control plane."""
+        parts = zip(self.info.match_fields, self._fields, key.match, strict=True)
+        return key_text(
+            {info.name: match_text(match, field.text) for info, field, match in parts}, key.priority
+        )
 
     def key_of(self, message: p4r.TableEntry) -> EntryKey | None:
         """Return the key of an existing entry, or raise NOT_FOUND."""

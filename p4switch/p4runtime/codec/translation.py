@@ -33,10 +33,14 @@ _DECIMAL = re.compile("0|[1-9][0-9]*")
 
 
 class Codec(NamedTuple):
-    """Encoder and decoder for the values of one type; `decode` takes the bytes, and the field's width and name."""
+    """Encoder and decoder for the values of one type; `decode` takes the bytes, and the field's width and name.
+
+    `text` formats a value for messages. None stands for the conventions of the field.
+    """
 
     encode: Callable[[int], bytes]
     decode: Callable[[bytes, int, str], int]
+    text: Callable[[int], str] | None = None
 
 
 NUMBERS = Codec(encode_value, decode_value)
@@ -48,6 +52,7 @@ def signed_numbers(width: int) -> Codec:
     return Codec(
         lambda value: encode_signed((value ^ half) - half),
         lambda data, bits, what: decode_signed(data, bits, what) & mask,
+        lambda value: str((value ^ half) - half),
     )
 
 
@@ -85,6 +90,10 @@ class Strings:
             if number not in self._strings:
                 self._bind(str(number), number)
             return self._strings[number].encode()
+
+    def text(self, number: int) -> str:
+        """Return the string for a number, in quotation marks."""
+        return repr(self.encode(number).decode())
 
     def decode(self, data: bytes, width: int, what: str) -> int:
         """Return the number for a string, which is assigned one on first use.
@@ -143,7 +152,7 @@ class Translations:
         for name, described in types.new_types.items():
             if described.translated_type.HasField("sdn_string"):
                 strings = Strings(name, " ".join(described.annotations))
-                self._strings[name] = Codec(strings.encode, strings.decode)
+                self._strings[name] = Codec(strings.encode, strings.decode, strings.text)
 
     def named(self, type_name: str) -> Codec:
         """Return the codec of a type: NUMBERS, unless it is translated to strings."""

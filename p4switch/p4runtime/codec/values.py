@@ -12,6 +12,7 @@ from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid
 from fanin.p4switch.p4runtime.proto import p4r
 
 _SHOWN = 32  # bytes of a value in a message
+_DECIMAL = 8  # bytes of a value that a message also shows in decimal
 
 
 def encode_value(value: int) -> bytes:
@@ -27,7 +28,7 @@ def decode_value(data: bytes, width: int, what: str) -> int:
     """
     value = int.from_bytes(data, "big")
     if not data or value >> width:
-        raise _misfit(data, f"bit<{width}>", what)
+        raise _misfit(data, f"bit<{width}>", what, 0, (1 << width) - 1)
     return value
 
 
@@ -43,9 +44,9 @@ def decode_signed(data: bytes, width: int, what: str) -> int:
     Raises:
         P4RuntimeError: INVALID_ARGUMENT if it is empty or does not fit in `width` bits.
     """
-    value = int.from_bytes(data, "big", signed=True)
-    if not data or not -(1 << width - 1) <= value < 1 << width - 1:
-        raise _misfit(data, f"int<{width}>", what)
+    value, half = int.from_bytes(data, "big", signed=True), 1 << width - 1
+    if not data or not -half <= value < half:
+        raise _misfit(data, f"int<{width}>", what, -half, half - 1)
     return value
 
 
@@ -67,10 +68,15 @@ def decode_indices(
     return range(index, index + 1)
 
 
-def _misfit(data: bytes, p4_type: str, what: str) -> Exception:
+def _misfit(data: bytes, p4_type: str, what: str, lowest: int, highest: int) -> Exception:
     if not data:
         return invalid(f"{what}: an empty bytestring; zero is written as one zero byte")
-    return invalid(f"{what}: {shown(data)} does not fit {p4_type}")
+    if len(data) > _DECIMAL or highest.bit_length() > 8 * _DECIMAL:
+        return invalid(f"{what}: {shown(data)} does not fit {p4_type}")
+    number = int.from_bytes(data, "big", signed=lowest < 0)
+    return invalid(
+        f"{what}: {number} ({shown(data)}) does not fit {p4_type}, which holds {lowest}..{highest}"
+    )
 
 
 def shown(data: bytes) -> str:

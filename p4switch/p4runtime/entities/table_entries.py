@@ -157,7 +157,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
         entry = Entry(key, action)
         if self._constraints is not None:
             self._constraints.check_entry(table.id, key, action)
-        table.installed.insert(entry)
+        table.insert(entry)
         if self._constraints is not None:
             self._constraints.added(table.id, entry)
         self._keep(written, key, message)

@@ -86,7 +86,8 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
         port->is_cpu = numbers[i] == cpu_port;
         port->room = calloc(1, SEND_ROOM);
         complete = port->room;
-        f->by_number[numbers[i] % 512] = port;
+        if (numbers[i] < 512)
+            f->by_number[numbers[i]] = port;
         if (port->is_cpu)
             f->cpu = port;
     }

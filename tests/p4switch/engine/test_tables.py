@@ -6,12 +6,14 @@ import json
 import random
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fanin.p4switch.bmv2json.notation import key_text
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import (
     ActionCall,
@@ -263,13 +265,20 @@ def test_writes_that_are_refused(engine: Callable[[str], Engine]) -> None:
     )
 
 
-def test_a_message_names_a_key_of_any_width() -> None:
-    """Python writes no number of more than 4,300 digits in decimal."""
-    wide = EntryKey((Ternary((1 << 16000) - 1, 0xF0), Optional_(None), Exact(7)))
-    text = str(wide)
-    assert text.startswith("ternary 0xffff")
+def test_a_message_names_a_key_as_people_write_it(engine: Callable[[str], Engine]) -> None:
+    switch = engine("tables")
+    key = EntryKey((Ternary(5, 0xF0 | 5), Ternary(0, 0), Exact(3)), 7)
+    add = partial(switch.table(table("ternary")).insert, entry("ternary", key, 1))
+    add()
+    with pytest.raises(TableError, match=r"= 5 &&& 0xf5, .* = 0 &&& 0x0, .* = 3 with priority 7 exists"):
+        add()
+
+
+def test_a_message_shortens_a_long_key() -> None:
+    text = key_text({"wide": hex((1 << 16000) - 1)}, 3)
+    assert text.startswith("wide = 0xffff")
+    assert text.endswith("… with priority 3")
     assert len(text) < 300
-    assert str(EntryKey((Lpm(0xA000000, 8), Exact(2)))) == "lpm 0xa000000/0x8, exact 0x2"
 
 
 def test_default_action(engine: Callable[[str], Engine]) -> None:

@@ -11,6 +11,7 @@ from fanin.cli import app
 from fanin.p4compiler import compile_once
 from fanin.p4switch.stf.run import run_stf
 from fanin.p4switch.stf.syntax import ActionText, StfError, parse_stf
+from fanin.p4switch.trace.events import Lookup
 
 HERE = Path(__file__).parent
 TESTS = sorted(HERE.glob("*.stf"))
@@ -86,6 +87,18 @@ def test_the_path_of_what_went_wrong_is_shown_with_its_lines(tmp_path: Path) -> 
     assert done.stdout.endswith(": 1 difference\n")
 
 
+@pytest.mark.slow
+def test_the_path_has_the_priorities_that_the_test_gives(forwarder: bytes) -> None:
+    entries = [
+        "add ternary_table 10 hdr.probe.a:0x0* hdr.probe.e:7 answer_ternary(n:1)",
+        "add optional_table hdr.probe.c:0x0405 answer_optional(n:2)",
+    ]
+    packet = f"packet 0 01 0203 0405 67 {'aa' * 16}"
+    (trace,) = run_stf(forwarder, "\n".join([*entries, packet]), trace=True).traces[3]
+    found = {e.table: e.entry.priority for e in trace.events if isinstance(e, Lookup) and e.entry is not None}
+    assert found == {"ingress.ternary_table": 10, "ingress.optional_table": None}
+
+
 def test_ports_that_a_test_does_not_name_do_not_exist(meters: bytes) -> None:
     assert differences(meters, "packet 0 01ffff") == ""
     assert "not expected" in differences(meters, "packet 0 01ffff\nno_packet")
@@ -123,6 +136,14 @@ def test_tables_that_the_compiler_made_are_not_listed(meters: bytes) -> None:
         ("expect x 01", "needs a port"),
         ("add t a:1", "add TABLE"),
         ("add t a b(c:1)", "keys are NAME:VALUE"),
+        (
+            "add t a:10.1.0.0/16 b(c:1)",
+            "'10.1.0.0/16' is not a number: STF has no addresses; write 0x0a010000/16",
+        ),
+        (
+            "add t a:1 b(c:08:00:00:00:01:11)",
+            "line 1: '08:00:00:00:01:11' is not a number: STF has no addresses; ",
+        ),
         ("register_write r 1", "takes 3 to 3 words"),
         ("check_counter seen", "check_counter NAME"),
         ("check_counter nothing(1)", "counter nothing does not exist; there are Receive.seen"),

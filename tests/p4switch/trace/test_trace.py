@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -552,3 +553,25 @@ def test_a_parameter_that_several_constants_are_given_for_is_no_name_of_theirs(t
     text = as_text(trace)
     assert "one.way = 9 HIGH" in text or "way=9 HIGH" in text, text
     assert "9 kind" not in text, text
+
+
+# Packets without end
+
+
+@pytest.mark.slow
+def test_an_endless_packet_has_a_bounded_text_that_names_the_cause(tmp_path: Path) -> None:
+    endless = tmp_path / "endless.p4"
+    endless.write_text((STF / "passes.p4").read_text().replace(" && hdr.work.passes < 3", ""))
+    [trace] = traces(Engine.load(compile_once(endless).device_config()), bytes([4, 0, 0]), port=1)
+    lines = as_text(trace).splitlines()
+    [left_out] = (line for line in lines if "left out" in line)
+    assert re.fullmatch(r"  … \d+,\d{3} lines are left out here …", left_out)
+    assert len(lines) < 600
+    at = next(n for n, line in enumerate(endless.read_text().splitlines(), 1) if "recirculate_" in line)
+    assert lines[-1].endswith(f"too often: it is recirculated each time  [endless.p4:{at}]")
+
+
+def test_the_last_line_names_a_bounded_number_of_packets() -> None:
+    events = [Output(port, 0, b"x", True) for port in range(1000)]
+    text = as_text(PacketTrace(0, 0, b"", events, [Copy(None, "arrival")], [0] * 1000))
+    assert text.endswith("port 15 (1 bytes) and 984 more")

@@ -16,4 +16,8 @@ def test_without_pygls_it_names_what_to_install(monkeypatch: pytest.MonkeyPatch,
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     done = CliRunner().invoke(app, ["lsp"])
-    assert (done.exit_code, done.stderr) == (1, "fanin lsp: it needs pygls: pip install 'fanin[editor]'\n")
+    assert done.exit_code == 1
+    assert done.stderr == (
+        "fanin lsp: the package pygls is missing; to install it, type make setup in the clone, "
+        f"or {sys.executable} -m pip install 'fanin[editor]'\n"
+    )

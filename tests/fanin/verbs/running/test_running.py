@@ -295,7 +295,7 @@ def test_a_packet_is_sent_and_traced(up: Up, fanin: Any, lines: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "complaint"),
     [
-        (("--hex", "00"), 1, "leaf1 has no port 3; its ports are 1, 2"),
+        (("--hex", "00"), 1, "leaf1: the switch has no port 3; there are 1, 2"),
         (("--hex", "0g", "--port", "1"), 2, "0g is not a packet: write two hexadecimal digits"),
         (("--layers", "Ether(", "--port", "1"), 2, "Ether(: write layers with fields, divided by /"),
         ((), 2, "give the packet, with either --hex or --layers"),

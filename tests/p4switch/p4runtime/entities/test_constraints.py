@@ -98,7 +98,7 @@ def test_a_reference_needs_its_entry(primary, constrained):
     code, message = refused(primary, primary.insert, using)
     assert code == INVALID
     assert message == (
-        "action Receive.use: @refers_to: there is no entry of table Receive.nexthops with nexthop = 0x05"
+        "action Receive.use: @refers_to: there is no entry of table Receive.nexthops with nexthop = 5"
     )
     primary.insert(nexthop(constrained, 5))
     primary.insert(using)

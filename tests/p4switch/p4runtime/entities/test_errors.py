@@ -117,3 +117,42 @@ def test_a_message_does_not_repeat_a_long_value(controller, program):
     refused = controller.refusal(controller.insert, entity)
     assert len(refused.message) < 300
     assert "(1,000,000 bytes)" in refused.message
+
+
+# Messages on values: in the form in which people write them
+
+
+def test_an_entry_that_exists_is_named_by_its_key(controller, program):
+    controller.insert(program.host(0x0A00000000FF))
+    refused = controller.refusal(controller.insert, program.host(0x0A00000000FF))
+    assert refused.details[0].message == (
+        "table Forward.hosts has an entry for hdr.ethernet.destination = 0a:00:00:00:00:ff already: "
+        "MODIFY it, or DELETE it first"
+    )
+
+
+def test_an_entry_that_does_not_exist_is_named_by_its_key(controller, program):
+    refused = controller.refusal(controller.modify, program.host(0x0A00000000FF))
+    assert refused.details[0].message == (
+        "table Forward.hosts has no entry for hdr.ethernet.destination = 0a:00:00:00:00:ff"
+    )
+
+
+def test_an_entry_with_another_priority_is_pointed_at(controller, program):
+    def rule(priority):
+        return program.entry("acl", program.ternary(5, 7), action=program.action("drop"), priority=priority)
+
+    controller.insert(rule(10))
+    refused = controller.refusal(controller.delete, rule(20))
+    assert " with priority 20; there is one with priority 10" in refused.details[0].message
+
+
+def test_an_address_is_written_as_its_annotation_says(connect, program):
+    config = p4r.ForwardingPipelineConfig()
+    config.CopyFrom(program.config)
+    (routes,) = (table for table in config.p4info.tables if table.preamble.alias == "routes")
+    routes.match_fields[0].annotations.append("@format(IPV4_ADDRESS)")
+    controller = connect().become_primary()
+    controller.set_pipeline(config)
+    refused = controller.refusal(controller.insert, program.route(0x0A010203, 16))
+    assert "10.1.2.3 has ones after its prefix of 16 bits; the prefix is 10.1.0.0/16" in refused.message

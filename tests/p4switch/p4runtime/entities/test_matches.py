@@ -22,7 +22,9 @@ NUMBERS_ALONE = Translations(p4t.P4TypeInfo())
 
 def field(kind, width):
     info = p4i.MatchField(id=3, name="hdr.h.f", bitwidth=width, match_type=kind.upper())
-    return MatchField.of(info, TableKey("hdr.h.f", kind, Field("h", "f"), width, None), "t", NUMBERS_ALONE)
+    return MatchField.of(
+        info, TableKey("hdr.h.f", kind, Field("h", "f"), width, None), "t", NUMBERS_ALONE, str
+    )
 
 
 @st.composite
@@ -67,7 +69,7 @@ def test_an_optional_match_may_be_a_ternary_one_in_the_json():
     """p4c writes it so, since BMv2 knows no optional matches."""
     info = p4i.MatchField(id=3, name="hdr.h.f", bitwidth=8, match_type="OPTIONAL")
     optional = MatchField.of(
-        info, TableKey("hdr.h.f", "ternary", Field("h", "f"), 8, None), "t", NUMBERS_ALONE
+        info, TableKey("hdr.h.f", "ternary", Field("h", "f"), 8, None), "t", NUMBERS_ALONE, str
     )
     assert optional.decode(optional.encode(Optional_(5))) == Optional_(5)
     assert optional.dont_care == Optional_(None)
@@ -85,14 +87,26 @@ def test_an_exact_match_cannot_be_left_out():
     ("kind", "message", "why"),
     [
         ("exact", {"exact": {"value": b""}}, "empty"),
-        ("exact", {"exact": {"value": b"\x01\x00"}}, "does not fit bit<8>"),
+        (
+            "exact",
+            {"exact": {"value": b"\x01\x00"}},
+            r"256 \(0x0100\) does not fit bit<8>, which holds 0..255",
+        ),
         ("exact", {"ternary": {"value": b"\x01", "mask": b"\x01"}}, "has exact matches"),
         ("exact", {}, "has exact matches"),
         ("lpm", {"lpm": {"value": b"\x80", "prefix_len": 0}}, "leave the field out"),
         ("lpm", {"lpm": {"value": b"\x80", "prefix_len": 9}}, "not in 1..8"),
-        ("lpm", {"lpm": {"value": b"\x81", "prefix_len": 1}}, "after its prefix"),
+        (
+            "lpm",
+            {"lpm": {"value": b"\x81", "prefix_len": 1}},
+            "129 has ones after its prefix of 1 bits; the prefix is 128/1",
+        ),
         ("ternary", {"ternary": {"value": b"\x00", "mask": b"\x00"}}, "leave the field out"),
-        ("ternary", {"ternary": {"value": b"\x03", "mask": b"\x01"}}, "where its mask"),
+        (
+            "ternary",
+            {"ternary": {"value": b"\x03", "mask": b"\x01"}},
+            "3 has ones where its mask 0x1 has zeros; the masked value is 1",
+        ),
         ("range", {"range": {"low": b"\x02", "high": b"\x01"}}, "is empty"),
         ("range", {"range": {"low": b"\x00", "high": b"\xff"}}, "leave the field out"),
         ("optional", {"optional": {"value": b"\x01\x00"}}, "does not fit bit<8>"),

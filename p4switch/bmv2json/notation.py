@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 from types import MappingProxyType
 
@@ -25,8 +26,10 @@ from fanin.p4switch.bmv2json.expressions import (
     Unary,
     UnionName,
 )
-from fanin.p4switch.bmv2json.program import Action, Program, Table, TableKey
+from fanin.p4switch.bmv2json.program import Action, Program, Table
 from fanin.p4switch.entries import EntryKey, Exact, Lpm, Match, Optional_, Range, Ternary
+
+_MAX_TEXT = 200  # characters of a key in a message
 
 
 def number_text(program: Program, field: Field | None, width: int, number: int) -> str:
@@ -72,12 +75,8 @@ def parse_number(text: str) -> int:
     return int(IPv6Address(text)) if ":" in text else int(text, 0)
 
 
-def match_text(program: Program, key: TableKey, match: Match) -> str:
-    """Format one match of an entry."""
-
-    def text(number: int) -> str:
-        return number_text(program, key.target, key.width, number)
-
+def match_text(match: Match, text: Callable[[int], str]) -> str:
+    """Format one match of an entry; `text` formats a number of its field."""
     match match:
         case Exact(value) | Optional_(int() as value):
             return text(value)
@@ -93,8 +92,17 @@ def match_text(program: Program, key: TableKey, match: Match) -> str:
 
 def entry_text(program: Program, table: Table, key: EntryKey) -> dict[str, str]:
     """Format an entry's matches, by key field."""
-    pairs = zip(table.keys, key.match, strict=True)
-    return {field.name: match_text(program, field, match) for field, match in pairs}
+    return {
+        field.name: match_text(match, partial(number_text, program, field.target, field.width))
+        for field, match in zip(table.keys, key.match, strict=True)
+    }
+
+
+def key_text(matches: Mapping[str, str], priority: int) -> str:
+    """Join the matches of a key for a message, shortened if they are very long. A priority of 0 is left out."""
+    text = ", ".join(f"{name} = {match}" for name, match in matches.items())
+    shortened = text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
+    return shortened + (f" with priority {priority}" if priority else "")
 
 
 def expression_text(expression: Expression, names: Mapping[Field, str] = MappingProxyType({})) -> str:
