@@ -26,6 +26,7 @@ from fanin.experiments.scenario.settings import (
     AUTO,
     FILES,
     KEYS,
+    OF_SWITCHES,
     KeyPath,
     Settings,
     setting_columns,
@@ -166,7 +167,10 @@ def varied_in(points: Sequence[Settings]) -> list[str]:
         names = [name for name in names if KEYS.get(name) not in FILLED_IN]
     if any(point.hosts for point in points):
         names.append("hosts")
-    return [name for name in names if len({row[name] for row in rows}) > 1]
+    found = {name: {row[name] for row in rows} for name in names}
+    for name in OF_SWITCHES:  # the algorithm tells which rows have them
+        found.get(name, set()).discard(None)
+    return [name for name, values in found.items() if len(values) > 1]
 
 
 def _of_a_table(path: KeyPath) -> bool:

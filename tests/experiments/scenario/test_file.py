@@ -229,13 +229,27 @@ def test_every_key_is_a_column(file: Path) -> None:
     assert setting_columns(point)["workers"] == 4
 
 
+def test_rows_between_hosts_have_no_protocol_of_switches(file: Path) -> None:
+    text = 'algorithm = ["in-network", "ring"]\nworkers = 2\n' + HEAD + NETWORK
+    file.write_text(text)
+    scenario = load_scenario(file)
+    columns = [setting_columns(point) for point in scenario.points]
+    assert [(row["protocol"], row["values"]) for row in columns] == [("fanin", 256), (None, None)]
+    assert scenario.varied == ["algorithm", "transport"]
+    (point,) = settings(file, text.replace('"in-network", ', "") + '[other_job]\nsize = "4 kB"\n')
+    assert setting_columns(point)["protocol"] == "fanin"  # that of the other job
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "topology: missing; add it"),
         (NETWORK + "spnes = 1\n", "topology.leaf_spine.spnes: unknown key; did you mean 'spines'?"),
         (NETWORK + "[links]\nlost = 1\n", "links.lost: unknown key; did you mean 'loss'?"),
-        (NETWORK + "[links]\nloss = 2\n", "links.loss: is 2; input should be less than or equal to 1"),
+        (
+            NETWORK + "[links]\nloss = 2\n",
+            "links.loss: is 2; must be at most 1; for 2 percent, write '2%' or 0.02",
+        ),
         (NETWORK + '[links]\ndelay = "1 min"\n', "links.delay: is '1 min'; write a number and its unit"),
         (NETWORK + 'rate = "1 Gbps"\n', "topology.leaf_spine.rate: is '1 Gbps'; write a number and its unit"),
         (NETWORK + "rate = 1\n", "topology.leaf_spine.rate: is 1, must be a whole number from 10000"),
