@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 MAX_NAME = 64  # characters
 _MOST_HINTS = 3
+# Names are alike from this ratio of equal characters on (2 * equal / all), and as long as none is better by _WORSE:
+# `loss` is like `lost`, `lateness` is not like `latency`.
+_ALIKE, _WORSE = 0.75, 0.1
 
 
 def printable(text: str) -> str:
@@ -36,9 +39,7 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def nearest(name: str, there: Collection[str], then: str = "") -> str:
-    """Return the end of a message: which name was perhaps meant, and what follows.
-
-    Of names with a kind before a colon, the rest has to be alike, too: `lesson:none` is like no lesson.
+    """Return the end of a message: which name was perhaps meant, as its spelling is nearly the same, and what follows.
 
     Args:
         name: The name that is not known.
@@ -48,16 +49,31 @@ def nearest(name: str, there: Collection[str], then: str = "") -> str:
     Returns:
         `; did you mean 'loss'? There are …`, or `; there are …` if no name is like it.
     """
-    from difflib import get_close_matches  # not above: few processes give hints
+    return did_you_mean(alike(name, there)[:_MOST_HINTS], then)
+
+
+def alike(name: str, there: Collection[str]) -> list[str]:
+    """Return the names that are spelled nearly as `name` is, the nearest first.
+
+    Of names with a kind before a colon, the rest has to be alike, too: `lesson:none` is like no lesson.
+    """
+    from difflib import SequenceMatcher, get_close_matches  # not above: few processes give hints
 
     close = [
-        repr(one)
-        for one in get_close_matches(name, there, len(there) or 1)
+        one
+        for one in get_close_matches(name, there, len(there) or 1, _ALIKE)
         if ":" not in one or get_close_matches(name.partition(":")[2], [one.partition(":")[2]])
-    ][:_MOST_HINTS]
-    if not close:
+    ]
+    ratios = [SequenceMatcher(None, one, name).ratio() for one in close]
+    return [one for one, ratio in zip(close, ratios, strict=True) if ratio > max(ratios) - _WORSE]
+
+
+def did_you_mean(names: Sequence[str], then: str = "") -> str:
+    """Return the end of a message that suggests these names, and then what follows, as nearest() does."""
+    if not names:
         return f"; {then}" if then else ""
-    meant = f"; did you mean {' or '.join(filter(None, [', '.join(close[:-1]), close[-1]]))}?"
+    *others, last = map(repr, names)
+    meant = f"; did you mean {' or '.join(filter(None, [', '.join(others), last]))}?"
     return f"{meant} {then[0].upper()}{then[1:]}" if then else meant
 
 

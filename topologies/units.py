@@ -113,12 +113,16 @@ def _duration(value: Any) -> Any:
 
 
 def _probability(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    number, percent, rest = value.strip().partition("%")
-    if rest or not re.fullmatch(_NUMBER, number.strip()):
-        raise ValueError("write a number from 0 to 1, or a percentage such as '1%'")
-    return float(Decimal(number.strip()) / 100 if percent else Decimal(number.strip()))
+    if isinstance(value, str):
+        number, percent, rest = value.strip().partition("%")
+        if rest or not re.fullmatch(_NUMBER, number.strip()):
+            raise ValueError("write a number from 0 to 1, or a percentage such as '1%'")
+        value = float(Decimal(number.strip()) / 100 if percent else Decimal(number.strip()))
+        if percent:
+            return value
+    if isinstance(value, int | float) and 1 < value <= 100:
+        raise ValueError(f"must be at most 1; for {value:g} percent, write '{value:g}%' or {value / 100:g}")
+    return value
 
 
 def _schema(kind: str, units: Mapping[str, Decimal]) -> WithJsonSchema:

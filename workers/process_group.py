@@ -17,6 +17,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch._C._profiler import _RecordFunctionFast
+from torch.autograd import profiler
 
 from fanin.workers.arguments import Array, Operation
 from fanin.workers.communicator import Communicator, Handle, Request
@@ -53,18 +55,22 @@ class Work(dist.Work):
     that they start are carried out before the next one, too, at all ranks alike; so they may wait for them.
 
     Args:
+        name: Its name among PyTorch's operators, for the profiler.
         calls: The calls of the communicator.
         handles: The communicator's operations.
         tensors: The tensors that will hold the result.
         finish: Called after the operations, to move the result into `tensors`.
+        whole: The tensors whose size the profiler shows. None: `tensors`.
     """
 
     def __init__(
         self,
+        name: str,
         calls: Calls,
         handles: Sequence[Handle[Any]],
-        tensors: Tensors,
+        tensors: Sequence[Any],
         finish: Callable[[], None] = lambda: None,
+        whole: Sequence[Any] | None = None,
     ) -> None:
         super().__init__()
         self._handles = handles
@@ -84,6 +90,10 @@ class Work(dist.Work):
             return list(tensors)
 
         self._future = ended.then(complete)
+        if profiler._is_profiler_enabled:
+            span = _recorded(name, _flat(tensors if whole is None else whole))
+            span.__enter__()
+            span._call_end_callbacks_on_future(self._future)
         handles[-1].add_done_callback(lambda: ended.set_result(None))
 
     def wait(self, timeout: object = None) -> bool:  # noqa: ARG002
@@ -124,7 +134,7 @@ def allreduce(
     arrays, copies = _arrays(tensors)
     bits = None if compression else _integer_bits(communicator, tensors)
     handle = communicator.allreduce(arrays, op, out=arrays, bits=bits, compression=compression, async_op=True)
-    return Work(communicator.calls, [handle], tensors, lambda: _put_back(copies))
+    return Work("allreduce_", communicator.calls, [handle], tensors, lambda: _put_back(copies))
 
 
 def gloo(store: dist.Store, rank: int, size: int, timeout: timedelta, *, late: bool) -> dist.ProcessGroupGloo:
@@ -191,13 +201,21 @@ class ProcessGroup(dist.ProcessGroup):
             return self._hosts.allreduce(tensors, opts)
         if opts.asyncOp:
             return allreduce(self._communicator, tensors, op)
+        if profiler._is_profiler_enabled:
+            with _recorded("allreduce_", tensors):
+                self._allreduce_now(tensors, op)
+        else:
+            self._allreduce_now(tensors, op)
+        return None
+
+    def _allreduce_now(self, tensors: Tensors, op: Operation) -> None:
+        """All-reduce each tensor in place, and return only then."""
         if len(tensors) == 1 and (request := self._request(tensors[0], op)):
             self._communicator.carry_out(request)
-            return None
+            return
         arrays, copies = _arrays(tensors)
         self._communicator.allreduce(arrays, op, out=arrays, bits=_integer_bits(self._communicator, tensors))
         _put_back(copies)
-        return None
 
     def _request(self, tensor: torch.Tensor, op: Operation) -> Request[Any] | None:
         """Return a request to all-reduce a tensor in place; None if numpy cannot use its memory.
@@ -238,7 +256,7 @@ class ProcessGroup(dist.ProcessGroup):
         arrays, copies = _arrays(tensors)
         out = arrays if root else None
         handle = self._communicator.reduce(arrays, opts.rootRank, op, out=out, async_op=True)
-        return Work(self.calls, [handle], tensors, lambda: _put_back(copies) if root else None)
+        return Work("reduce_", self.calls, [handle], tensors, lambda: _put_back(copies) if root else None)
 
     @collective
     def broadcast(self, tensors: Tensors, opts: Any = _BROADCAST) -> Work:
@@ -251,12 +269,12 @@ class ProcessGroup(dist.ProcessGroup):
                 if not tensor.is_cpu:
                     _place(array, tensor)
 
-        return Work(self.calls, [handle], tensors, finish)
+        return Work("broadcast_", self.calls, [handle], tensors, finish)
 
     @collective
     def barrier(self, opts: Any = None) -> Work:  # noqa: ARG002
         """Return an operation that is done when all ranks have called this."""
-        return Work(self.calls, [self._communicator.barrier(async_op=True)], [])
+        return Work("barrier", self.calls, [self._communicator.barrier(async_op=True)], [])
 
     # -- round the ring --------------------------------------------------------------------------------------
 
@@ -296,7 +314,7 @@ class ProcessGroup(dist.ProcessGroup):
         if op is None:
             return self._hosts.reduce_scatter(outputs, inputs, opts)
         arrays = [np.stack([_numbers(tensor) for tensor in tensors]) for tensors in inputs]
-        return self._reduce_scatter(outputs, arrays, op)
+        return self._reduce_scatter(outputs, inputs, arrays, op)
 
     @collective
     def reduce_scatter_single(
@@ -316,7 +334,7 @@ class ProcessGroup(dist.ProcessGroup):
             for work in others:
                 work.wait()
             return last
-        return self._reduce_scatter(outputs, [_numbers(tensor).reshape(-1) for tensor in inputs], op)
+        return self._reduce_scatter(outputs, inputs, [_numbers(tensor).reshape(-1) for tensor in inputs], op)
 
     def _gather(self, inputs: Tensors, outputs: Sequence[Any], place: Callable[[Array, Any], None]) -> Work:
         handles = [self._communicator.allgather(_bits(tensor), async_op=True) for tensor in inputs]
@@ -325,27 +343,32 @@ class ProcessGroup(dist.ProcessGroup):
             for handle, output in zip(handles, outputs, strict=True):
                 place(handle.wait(), output)
 
-        return Work(self.calls, handles, outputs, finish)
+        whole = [*inputs] * self._communicator.size
+        return Work("_allgather_base_", self.calls, handles, outputs, finish, whole)
 
-    def _reduce_scatter(self, outputs: Tensors, arrays: Sequence[Array], op: Operation) -> Work:
+    def _reduce_scatter(
+        self, outputs: Tensors, inputs: Sequence[Any], arrays: Sequence[Array], op: Operation
+    ) -> Work:
         handles = [self._communicator.reduce_scatter(array, op, async_op=True) for array in arrays]
 
         def finish() -> None:
             for handle, output in zip(handles, outputs, strict=True):
                 _round(handle.wait(), output)
 
-        return Work(self.calls, handles, outputs, finish)
+        return Work("_reduce_scatter_base_", self.calls, handles, outputs, finish, whole=inputs)
 
     # -- from rank to rank -----------------------------------------------------------------------------------
 
     @collective
     def send(self, tensors: Tensors, to: int, tag: int) -> dist.Work:
         """Send a tensor to a rank."""
+        _operator("send", tensors, to, tag)
         return self._hosts.send(tensors, to, tag)
 
     @collective
     def recv(self, tensors: Tensors, source: int, tag: int) -> dist.Work:
         """Receive a tensor from a rank."""
+        _operator("recv_", tensors, source, tag)
         return self._hosts.recv(tensors, source, tag)
 
     @collective
@@ -361,6 +384,7 @@ class ProcessGroup(dist.ProcessGroup):
     @collective
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = _ALL_TO_ALL) -> dist.Work:
         """Send each rank its tensor of the list."""
+        _operator("alltoall_", outputs)
         return self._hosts.alltoall(outputs, inputs, opts)
 
     @collective
@@ -381,7 +405,31 @@ class ProcessGroup(dist.ProcessGroup):
             sent: Number of rows to each rank; empty for equal parts.
             opts: PyTorch's options.
         """
+        _operator("alltoall_base_", [output])
         return self._hosts.alltoall_base(output, input, received, sent, opts)
+
+
+def _operator(name: str, tensors: Tensors, *numbers: int) -> None:
+    """Let PyTorch's profiler record the call of an operator of its own backends, if one runs.
+
+    PyTorch calls the methods of a group that is written in Python directly, so that its operators do not occur.
+
+    Args:
+        name: The operator.
+        tensors: The tensors, of which the trace has the sizes. It has the type of a single one only.
+        numbers: Other arguments, which follow the group.
+    """
+    if profiler._is_profiler_enabled:
+        with _RecordFunctionFast(
+            f"c10d::{name}", [tensors[0] if len(tensors) == 1 else list(tensors), None, *numbers]
+        ):
+            pass
+
+
+def _recorded(name: str, tensors: Tensors) -> profiler.record_function:
+    """Let PyTorch's profiler record the call of an operator, and return what records the time until it has ended."""
+    _operator(name, tensors)
+    return profiler.record_function(f"fanin:{name.rstrip('_')}")
 
 
 def _operation(opts: Any, tensors: Tensors) -> Operation | None:

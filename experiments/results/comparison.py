@@ -156,9 +156,8 @@ def _places(across: Sequence[str]) -> dict[str, KeyPath]:
     known: dict[str, KeyPath] = {**PLACES, "topology": ("topology",)}
     for name in across:
         if name not in known:
-            raise ResultsError(
-                f"--across {name}: no such setting{instead(name, list(known), 'settings', 'listed in results.csv')}"
-            )
+            there = instead(name, list(known), "settings", "see docs/reference/scenario-keys.md")
+            raise ResultsError(f"--across {name}: no such setting{there}")
     return {name: known[name] for name in across}
 
 

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
+from pydantic_core import ErrorDetails
 
-from fanin.experiments.names import instead
+from fanin.experiments.names import instead, likely
 from fanin.experiments.protocol import ProtocolError, built_in, folder_of
 from fanin.experiments.protocol import load as load_protocol
+from fanin.experiments.scenario.lines import line_of, lines_of
 from fanin.experiments.scenario.settings import (
     AUTO,
     FILES,
     KEYS,
+    OF_SWITCHES,
     KeyPath,
     Settings,
     setting_columns,
@@ -39,15 +43,16 @@ from fanin.experiments.schedule_file import is_file
 from fanin.experiments.workloads.trace_files import load_trace
 from fanin.native.files import read_bytes
 from fanin.native.python_file import PythonFileError
-from fanin.native.text import nearest
+from fanin.native.text import did_you_mean
 from fanin.topologies.units import Seconds
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 
 _HOSTS: KeyPath = ("hosts",)  # the only key of Settings whose single value is a list
 _BEGINS_WITH_KEY = re.compile(r"[\w.\[\]-]+: ")  # matches the beginning of an error's line
-_ALL_KEYS = "described in docs/reference/scenarios.md"
+_ALL_KEYS = "see docs/reference/scenario-keys.md"
 _MOST_HINTS = 4
-_CALLED_OTHERWISE = {"bits": ["values (512 or 128 integers of 16 bits in a packet, 256 or 64 of 32 bits)"]}
+_CALLED_OTHERWISE = {"bits": "values (512 or 128 integers of 16 bits in a packet, 256 or 64 of 32 bits)"}
+_OTHERS_FOLLOW = {"topology", "workload"}  # tables on whose values the checks of most other keys depend
 _COMPUTE: KeyPath = ("compute",)  # the only key of Frame that --set can change
 
 _UNPREDICTED = "the rates of the hosts' links differ, which its analytical model does not know"
@@ -166,7 +171,10 @@ def varied_in(points: Sequence[Settings]) -> list[str]:
         names = [name for name in names if KEYS.get(name) not in FILLED_IN]
     if any(point.hosts for point in points):
         names.append("hosts")
-    return [name for name in names if len({row[name] for row in rows}) > 1]
+    found = {name: {row[name] for row in rows} for name in names}
+    for name in OF_SWITCHES:  # the algorithm tells which rows have them
+        found.get(name, set()).discard(None)
+    return [name for name, values in found.items() if len(values) > 1]
 
 
 def _of_a_table(path: KeyPath) -> bool:
@@ -186,11 +194,18 @@ def load_scenario(path: Path, changes: Sequence[str] = (), predict: Predict | No
         ScenarioError: If anything is wrong; the message lists everything.
     """
     text, document = _read(path)
+    changed, found = _Problems(), _Problems()
     for change in changes:
-        _change(document, change)
-    with _named(path):
+        with changed.noted():
+            _change(document, change)
+    with found.noted():
         frame = _take_frame(document)
-        return Scenario(_as_changed(frame, changes), text, *_points(document, path.parent, predict))
+    with found.noted():
+        points = _points(document, path.parent, predict)
+    replaced = {_path_of(change.partition("=")[0]) for change in changes}
+    if lines := [*changed, *_located(path, text, found, replaced)]:
+        raise ScenarioError("\n".join(lines))
+    return Scenario(_as_changed(frame, changes), text, *points)
 
 
 def _as_changed(frame: Frame, changes: Sequence[str]) -> Frame:
@@ -221,9 +236,11 @@ def load_frame(path: Path) -> Frame:
     Raises:
         ScenarioError: If anything is wrong; the message lists everything.
     """
-    _, document = _read(path)
-    with _named(path):
+    text, document = _read(path)
+    try:
         return _take_frame(document)
+    except ScenarioError as error:
+        raise ScenarioError("\n".join(_located(path, text, str(error).splitlines()))) from None
 
 
 def load_network(path: Path) -> TopologySettings:
@@ -232,21 +249,41 @@ def load_network(path: Path) -> TopologySettings:
     Raises:
         ScenarioError: If anything is wrong; the message lists everything.
     """
-    _, document = _read(path)
+    text, document = _read(path)
     try:
         return TopologySettings.model_validate(document)
     except ValidationError as error:
-        lines = _explain(error, TopologySettings)
-        raise ScenarioError("\n".join(f"{path}: {line}" for line in lines)) from None
+        raise ScenarioError("\n".join(_located(path, text, _all(error, TopologySettings)))) from None
 
 
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Add the path to the beginning of each line of errors."""
-    try:
-        yield
-    except ScenarioError as error:
-        raise ScenarioError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
+class _Problems(dict[str, None]):
+    """Lines of errors, each once, in their order."""
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Add an error's lines, and end the block."""
+        try:
+            yield
+        except ScenarioError as error:
+            self.update(dict.fromkeys(str(error).splitlines()))
+
+
+def _located(path: Path, text: str, problems: Iterable[str], replaced: Collection[KeyPath] = ()) -> list[str]:
+    """Return problems in the order of their lines, with the file and the line of the key with which they begin.
+
+    Args:
+        path: The file.
+        text: Its text.
+        problems: The problems.
+        replaced: Keys whose values are not those of the file.
+    """
+    lines = lines_of(text)
+    found = []
+    for problem in problems:
+        key = tuple(problem.partition(": ")[0].split(".")) if _BEGINS_WITH_KEY.match(problem) else ()
+        line = None if key in replaced else line_of(lines, key)
+        found.append((line or 0, f"{path}:{line}: {problem}" if line else f"{path}: {problem}"))
+    return [text for _, text in sorted(found, key=itemgetter(0))]
 
 
 _MOST_BYTES = 4 << 20  # TOML of this length takes seconds
@@ -280,24 +317,7 @@ def _take_frame(document: dict[str, Any]) -> Frame:
     try:
         return Frame.model_validate(parts)
     except ValidationError as error:
-        missing = {str(one["loc"][-1]) for one in error.errors() if one["type"] == "missing"}
-        elsewhere = {key: table for key, table in _keys_of_tables(document) if key in missing}
-        lines = [
-            f"{key}: is in the table [{elsewhere[key]}]; move it above the first table"
-            if (key := line.partition(":")[0]) in elsewhere
-            else line
-            for line in _explain(error, Frame)
-        ]
-        raise ScenarioError("\n".join(lines)) from None
-
-
-def _keys_of_tables(table: Mapping[str, Any], above: KeyPath = ()) -> Iterator[tuple[str, str]]:
-    """Yield each key of the tables below, with the name of its table."""
-    for key, value in table.items():
-        if above:
-            yield key, ".".join(above)
-        if isinstance(value, dict):
-            yield from _keys_of_tables(value, (*above, key))
+        raise ScenarioError("\n".join(_all(error, Frame))) from None
 
 
 # -- changes -----------------------------------------------------------------------------------------------------
@@ -312,13 +332,7 @@ def _change(document: dict[str, Any], change: str) -> None:
         folder = "; for another folder of results, use --results DIR" if name == "name" else ""
         raise ScenarioError(f"--set {name}: only the file can set it{folder}")
     if path not in (*KEYS.values(), _HOSTS, ("topology",), _COMPUTE):
-        in_tables = _CALLED_OTHERWISE.get(name) or [
-            repr(".".join(one)) for one in KEYS.values() if one[-1] == name
-        ]
-        hint = f"; did you mean {' or '.join(in_tables[:_MOST_HINTS])}?" if in_tables else ""
-        raise ScenarioError(
-            f"--set {name}: unknown key{hint or instead(name, [*KEYS, *_COMPUTE], 'keys', _ALL_KEYS)}"
-        )
+        raise ScenarioError(f"--set {name}: unknown key{_meant(name, [*KEYS, *_HOSTS, *_COMPUTE])}")
     found = _values(values)
     _set(document, path, found[0] if path == _COMPUTE and len(found) == 1 else found)
 
@@ -352,28 +366,61 @@ def _points(
     axes = dict(_axes(document))
     found: dict[str, Settings] = {}
     choices: dict[str, Choice] = {}
-    problems: dict[str, None] = {}  # each once, in their order
+    problems = _Problems()
     for values in product(*axes.values()):
         point = deepcopy(document)
         for path, value in zip(axes, values, strict=True):
             _set(point, path, value)
-        _read_topology(point, folder)
-        try:
-            _find_files(point, folder)
-            _fill_in_workload(point)
+        with problems.noted():
+            _read_files(point, folder)
             if point.get("algorithm") == AUTO:
                 settings, choice = _chosen(point, predict)
                 choices[settings.key] = choice
             else:
-                settings = Settings.model_validate(point).settled
+                settings = _settings(point)
             found.setdefault(settings.key, settings)
-        except ValidationError as error:
-            problems |= dict.fromkeys(_explain(error, Settings))
-        except ScenarioError as error:
-            problems |= dict.fromkeys(str(error).splitlines())
     if problems:
         raise ScenarioError("\n".join(problems))
     return tuple(found.values()), choices
+
+
+def _settings(point: Mapping[str, Any]) -> Settings:
+    """Return the settings of a point.
+
+    Raises:
+        ScenarioError: If keys are wrong, by themselves or together. Keys are together what they are without those that
+            are wrong by themselves, if these do not matter for it.
+    """
+    try:
+        return Settings.model_validate(point).settled
+    except ValidationError as error:
+        lines = _all(error, Settings)
+        wrong = {one["loc"]: one["type"] for one in error.errors() if one["loc"]}
+    unknown = {place for place, kind in wrong.items() if kind == "extra_forbidden"}
+    if wrong and all(place in unknown or place[0] not in _OTHERS_FOLLOW for place in wrong):
+        words = "|".join(re.escape(str(place[-1])) for place in wrong.keys() - unknown)
+        lines += [
+            line
+            for line in _together(deepcopy(dict(point)), wrong)
+            if not (words and re.search(rf"\b({words})\b", line))
+        ]
+    raise ScenarioError("\n".join(lines))
+
+
+def _together(point: dict[str, Any], wrong: Iterable[tuple[int | str, ...]]) -> Iterator[str]:
+    """Yield what is wrong with keys together, once those at these places have been removed from the point."""
+    for place in wrong:
+        table: Any = point
+        for part in place[:-1]:
+            table = table.get(part) if isinstance(table, dict) else None
+        if not isinstance(table, dict) or place[-1] not in table:
+            return
+        del table[place[-1]]
+    try:
+        Settings.model_validate(point)
+    except ValidationError as error:
+        if not any(one["loc"] for one in error.errors()):
+            yield from _all(error, Settings)
 
 
 def _chosen(point: Mapping[str, Any], predict: Predict | None) -> tuple[Settings, Choice]:
@@ -399,7 +446,7 @@ def _chosen(point: Mapping[str, Any], predict: Predict | None) -> tuple[Settings
         try:
             allowed[name] = Settings.model_validate({**point, "algorithm": name}).settled
         except ValidationError as error:
-            refused[name] = list(_explain(error, Settings))
+            refused[name] = _all(error, Settings)
     if not allowed:
         first, *others = refused.values()
         shared = [line for line in first if all(line in lines for lines in others)]
@@ -435,30 +482,18 @@ def _lists(path: KeyPath, value: list[Any]) -> bool:
     return path == _HOSTS and bool(value) and all(isinstance(part, list) for part in value)
 
 
-def _read_topology(point: dict[str, Any], folder: Path) -> None:
-    """Replace the name of a topology file with its contents, so that results contain the whole network."""
-    name = point.get("topology")
-    if isinstance(name, str):
-        point["topology"] = load_network(folder / name)
+def _read_files(point: dict[str, Any], folder: Path) -> None:
+    """Replace the names of files, which are relative to the scenario, and fill in what follows from the files.
 
-
-def _find_files(point: dict[str, Any], folder: Path) -> None:
-    """Replace names of files, which are relative to the scenario, with absolute paths, which results then contain."""
+    Raises:
+        ScenarioError: If a file is wrong; the message lists what is wrong with other keys, too.
+    """
+    problems = _Problems()
+    with problems.noted():
+        _read_topology(point, folder)
     for key in FILES:
-        if not isinstance(name := point.get(key), str) or (key == "algorithm" and not is_file(name)):
-            continue
-        if key == "protocol":
-            if name not in built_in():
-                name = point[key] = str((folder / name).resolve())
-            try:
-                load_protocol(folder_of(name))
-            except (ProtocolError, PythonFileError) as error:
-                raise ScenarioError(f"{key}: {error}") from None
-            continue
-        path = (folder / name).resolve()
-        point[key] = str(path) if key == "algorithm" else path
-        if not path.is_file():
-            raise ScenarioError(f"{key}: {path} does not exist")
+        with problems.noted():
+            _find_file(point, key, folder)
     workload = point.get("workload")
     if isinstance(workload, dict) and "trace" in workload:
         named = workload["trace"] if isinstance(workload["trace"], list) else [workload["trace"]]
@@ -467,14 +502,49 @@ def _find_files(point: dict[str, Any], folder: Path) -> None:
     for table in (point.get("traffic"), point.get("arrivals")):
         if isinstance(table, dict) and isinstance(table.get("trace"), str):
             table["trace"] = str((folder / table["trace"]).resolve())
+    with problems.noted():
+        _fill_in_workload(point)
+    if problems:
+        known = {line.partition(":")[0].partition(".")[0] for line in problems}
+        known |= {"topology"} if isinstance(point.get("topology"), str) else set()
+        try:
+            Settings.model_validate(point)
+        except ValidationError as error:
+            rest = [one for one in error.errors() if one["loc"] and one["loc"][0] not in known]
+            problems.update(dict.fromkeys(line for one in rest for line in _explain(one, Settings)))
+        raise ScenarioError("\n".join(problems))
+
+
+def _read_topology(point: dict[str, Any], folder: Path) -> None:
+    """Replace the name of a topology file with its contents, so that results contain the whole network."""
+    name = point.get("topology")
+    if isinstance(name, str):
+        point["topology"] = load_network(folder / name)
+
+
+def _find_file(point: dict[str, Any], key: str, folder: Path) -> None:
+    """Replace the name of a file with its absolute path, which results then contain."""
+    if not isinstance(name := point.get(key), str) or (key == "algorithm" and not is_file(name)):
+        return
+    if key == "protocol":
+        if name not in built_in():
+            name = point[key] = str((folder / name).resolve())
+        try:
+            load_protocol(folder_of(name))
+        except (ProtocolError, PythonFileError) as error:
+            raise ScenarioError(f"{key}: {error}") from None
+        return
+    path = (folder / name).resolve()
+    point[key] = str(path) if key == "algorithm" else path
+    if not path.is_file():
+        raise ScenarioError(f"{key}: {path} does not exist")
 
 
 def _fill_in_workload(point: dict[str, Any]) -> None:
     """Add the keys that follow from the workload, so that results contain them.
 
     Raises:
-        ScenarioError: If the scenario sets one of them itself, or the workload and other keys do not fit together.
-        ValidationError: If the table itself is wrong.
+        ScenarioError: If the table is wrong, the scenario sets one of these keys itself, or keys do not fit together.
     """
     table = point.get("workload")
     if not isinstance(table, dict):
@@ -482,7 +552,7 @@ def _fill_in_workload(point: dict[str, Any]) -> None:
     try:
         workload = Workload.model_validate(table)
     except ValidationError as error:
-        raise ScenarioError("\n".join(f"workload.{line}" for line in _explain(error, Workload))) from None
+        raise ScenarioError("\n".join(f"workload.{line}" for line in _all(error, Workload))) from None
     parallelism = point.get("parallelism")
     try:
         if workload.trace:
@@ -507,28 +577,55 @@ def _fill_in_workload(point: dict[str, Any]) -> None:
 # -- errors ------------------------------------------------------------------------------------------------------
 
 
-def _explain(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
-    """Yield a line for each error: the key, what is wrong, and the fix."""
-    for one in error.errors():
-        place, value = ".".join(map(str, one["loc"])), one["input"]
-        match one["type"]:
-            case "missing":
-                yield f"{place}: missing; add it"
-            case "extra_forbidden":
-                *above, name = one["loc"]
-                yield f"{place}: unknown key{instead(str(name), _keys(table, above), 'keys', _ALL_KEYS)}"
-            case "literal_error":
-                allowed = one["ctx"]["expected"]
-                words = re.findall(r"'([\w-]+)'", allowed)
-                yield f"{place}: is {value!r}, must be {allowed}{nearest(str(value), words)}"
-            case "value_error" if isinstance(value, dict):  # lines of a table's error may begin with a key
-                for line in str(one["ctx"]["error"]).splitlines():
-                    joint = "." if _BEGINS_WITH_KEY.match(line) else ": "
-                    yield f"{place}{joint}{line}" if place else line
-            case "value_error":
-                yield f"{place}: is {value!r}; {one['ctx']['error']}"
-            case _:
-                yield f"{place}: is {value!r}; {one['msg'][0].lower()}{one['msg'][1:]}"
+def _all(error: ValidationError, table: type[BaseModel]) -> list[str]:
+    """Return the lines of all errors."""
+    return [line for one in error.errors() for line in _explain(one, table)]
+
+
+def _explain(one: ErrorDetails, table: type[BaseModel]) -> Iterator[str]:
+    """Yield the lines of an error: the key, what is wrong, and the fix."""
+    place, value = ".".join(map(str, one["loc"])), one["input"]
+    match one["type"]:
+        case "missing":
+            yield f"{place}: missing; add it"
+        case "extra_forbidden":
+            *above, name = one["loc"]
+            yield f"{place}: unknown key{_meant(str(name), _keys(table, above), in_table=bool(above))}"
+        case "literal_error":
+            allowed = one["ctx"]["expected"]
+            words = re.findall(r"'([\w-]+)'", allowed)
+            yield f"{place}: is {value!r}, must be {allowed}{did_you_mean(likely(str(value), words))}"
+        case "tuple_type":
+            yield f"{place}: is {value!r}, must be a list, such as [{value!r}]"
+        case "model_type":
+            yield f"{place}: is {value!r}, must be a table"
+        case "value_error" if isinstance(value, dict):  # lines of a table's error may begin with a key
+            for line in str(one["ctx"]["error"]).splitlines():
+                joint = "." if _BEGINS_WITH_KEY.match(line) else ": "
+                yield f"{place}{joint}{line}" if place else line
+        case "value_error":
+            yield f"{place}: is {value!r}; {one['ctx']['error']}"
+        case _:
+            yield f"{place}: is {value!r}; {one['msg'][0].lower()}{one['msg'][1:]}"
+
+
+def _meant(name: str, there: Sequence[str], *, in_table: bool = False) -> str:
+    """Return which key was perhaps meant by an unknown one, and which there are.
+
+    Args:
+        name: The unknown key.
+        there: The keys that are known in its place.
+        in_table: Whether it is in a table; elsewhere, the keys of all tables may be meant.
+    """
+    if hint := _CALLED_OTHERWISE.get(name):
+        return f"; did you mean {hint}?"
+    if in_table and name in (*Settings.model_fields, *Frame.model_fields):
+        return did_you_mean(likely(name, there), f"the file's own {name!r} belongs above the first table")
+    if places := [".".join(path) for path in KEYS.values() if path[-1] == name]:
+        return did_you_mean(places[:_MOST_HINTS])
+    if not in_table and (short := [one for one in likely(name, [*there, *KEYS]) if one not in there]):
+        return did_you_mean([".".join(KEYS[one]) for one in short], f"for all keys, {_ALL_KEYS}")
+    return instead(name, there, "keys", _ALL_KEYS)
 
 
 def _keys(table: type[BaseModel], path: Sequence[int | str]) -> list[str]:

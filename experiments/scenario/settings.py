@@ -441,12 +441,18 @@ class Settings(Table):
         return "sample" if values > CHECKED_VALUES and not self.only_whole else "all"
 
     @property
+    def algorithms(self) -> frozenset[str]:
+        """Return the algorithms of all its jobs."""
+        jobs = self.arrivals.jobs if self.arrivals else ()
+        others = {self.other_job.algorithm} if self.other_job else set()
+        return frozenset({self.algorithm, *others, *(job.algorithm for job in jobs if job.algorithm)})
+
+    @property
     def only_whole(self) -> str:
         """Return why results can be checked only if all of them are; empty if blocks can be checked by themselves."""
         if self.compression.kind != "none" and self.algorithm != "in-network":
             return "compression depends on whole vectors"
-        algorithms = (self.algorithm, self.other_job.algorithm if self.other_job else None)
-        if self.protocol != OURS and "in-network" in algorithms:
+        if self.protocol != OURS and "in-network" in self.algorithms:
             return f"protocol {self.protocol} decides what a whole vector must give"
         return ""
 
@@ -492,8 +498,8 @@ class Settings(Table):
             }
         if self.algorithm != "in-network":
             changes |= {"checksums": True, "worker": None, "values": 256, "trees": 1}
-            if self.other_job is None or self.other_job.algorithm != "in-network":
-                changes |= {"protocol": OURS, "slots": None}
+        if "in-network" not in self.algorithms:
+            changes |= {"protocol": OURS, "slots": None}
         if not self.implementation.shares_slots:
             changes |= {"slots": None}
         if self.implementation.loopback(self.world) is None:
@@ -568,14 +574,23 @@ KEYS: Mapping[str, KeyPath] = {
 }
 
 
+# Columns that only rows with sums in the network have.
+OF_SWITCHES = ("protocol", "values")
+
+
 def setting_columns(settings: Settings) -> dict[str, str | int | float | None]:
-    """Return every key of KEYS, and columns that the network derives from the settings."""
+    """Return every key of KEYS, and columns that the network derives from the settings.
+
+    Keys that mean nothing between hosts are None there.
+    """
     columns: dict[str, str | int | float | None] = {}
     for name, path in KEYS.items():
         value: Any = settings
         for part in path:
             value = None if value is None else getattr(value, part)
         columns[name] = str(value) if isinstance(value, Path) else value
+    if "in-network" not in settings.algorithms:
+        columns |= dict.fromkeys(OF_SWITCHES)
     return columns | {
         "topology": settings.network.name,
         "workers": len(settings.members),

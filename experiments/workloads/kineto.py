@@ -1,8 +1,8 @@
 """Traces of PyTorch's profiler (Kineto), in the JSON of Chrome's trace events.
 
-A trace has the kernels of a GPU with their collectives (NCCL), or the operators of a CPU (Gloo). From either, a rank is
-a chain of computing with calls next to it. A call begins when what it needs is computed. Computing waits for a call
-that ends in a gap, unless the CPU launched the kernel behind the gap only later.
+A trace has the kernels of a GPU with their collectives (NCCL), or the operators of a CPU (Gloo, fanin). From either, a
+rank is a chain of computing with calls next to it. A call begins when what it needs is computed. Computing waits for a
+call that ends in a gap, unless the CPU launched the kernel behind the gap only later.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _LAUNCHES = ("cuda_runtime", "cuda_driver", "privateuse1_runtime")
 _KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
 _NOT_CALLS = {"init", "wait", "", "coalesced"}  # of record_param_comms, which are no collectives
 _BARRIER_BYTES = 4
+# Operators whose whole array is a list of lists of tensors, which has no sizes in a trace: they show a rank's part.
+_PARTS = {"allgather", "reduce_scatter"}
 
 
 @dataclass(slots=True)
@@ -60,7 +62,7 @@ class _Events:
     launches: dict[int, tuple[float, Any]] = field(default_factory=dict)  # time and thread, by correlation
     nccl: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)  # kernels: line and event
     annotations: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)  # "nccl:…" of the CPU
-    gloo: list[Mapping[str, Any]] = field(default_factory=list)  # "gloo:…", on Gloo's threads
+    spans: list[Mapping[str, Any]] = field(default_factory=list)  # "gloo:…" on Gloo's threads, "fanin:…"
     calls: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)  # operators "c10d::…"
 
 
@@ -124,9 +126,9 @@ def _keep(events: _Events, event: Mapping[str, Any], file: str, line: int) -> No
         events.steps.append(_times(event, file, line))
     elif kind == "user_annotation" and name.startswith("nccl:"):
         events.annotations.append((line, event))
-    elif kind == "user_annotation" and name.startswith("gloo:"):
+    elif kind == "user_annotation" and name.startswith(("gloo:", "fanin:")):
         _times(event, file, line)
-        events.gloo.append(event)
+        events.spans.append(event)
     elif kind == "cpu_op" or kind == "operator":
         begin, end = _times(event, file, line)
         events.begins.append(begin)
@@ -366,7 +368,7 @@ def _of_cpu(events: _Events, groups: _Groups, file: str, notes: list[str]) -> It
             f"{file}: field distributedInfo.pg_count: has several groups, and operators c10d::… do not name theirs; "
             "fanin reads such traces of NCCL only"
         )
-    done = sorted(events.gloo, key=lambda one: float(one["ts"]))
+    done = sorted(events.spans, key=lambda one: float(one["ts"]))
     used = [False] * len(done)
     for line, event in sorted(events.calls, key=lambda one: float(one[1]["ts"])):
         begin, _ = _times(event, file, line)
@@ -375,17 +377,21 @@ def _of_cpu(events: _Events, groups: _Groups, file: str, notes: list[str]) -> It
         everyone = groups.everyone(line)
         end, kind = None, None
         for place, other in enumerate(done):
-            if used[place] or float(other["ts"]) < begin or other["name"] != _gloo_name(plain):
+            if used[place] or float(other["ts"]) < begin or other["name"] not in _spans(plain):
                 continue
             theirs = _arguments(other)
-            if _values(theirs.get("Input Dims")) != _values(_first(arguments.get("Input Dims"))):
+            # Gloo ends calls in any order, and records their sizes; fanin ends them in the order in which they begin.
+            sizes = [_values(theirs.get("Input Dims")), _values(_first(arguments.get("Input Dims")))]
+            if other["name"].startswith("gloo:") and sizes[0] != sizes[1]:
                 continue
             used[place], end, kind = True, float(other["ts"]) + float(other["dur"]), theirs
             break
         if plain == "barrier":
             call = _call("all-reduce", everyone, 0)
         else:
-            size = _array_bytes(arguments, kind, file, line, notes)
+            size = _array_bytes(arguments, kind, file, line, notes) * (
+                len(everyone) if plain in _PARTS else 1
+            )
             if plain in ("send", "recv"):
                 inputs = arguments.get("Concrete Inputs")
                 peer = inputs[2] if isinstance(inputs, list) and len(inputs) > 2 else None
@@ -395,8 +401,9 @@ def _of_cpu(events: _Events, groups: _Groups, file: str, notes: list[str]) -> It
         yield _Communication(name, begin, end, call)
 
 
-def _gloo_name(plain: str) -> str:
-    return f"gloo:{plain.replace('allreduce', 'all_reduce')}"
+def _spans(plain: str) -> tuple[str, str]:
+    """Return the annotations of Gloo and of fanin that last until a call has ended."""
+    return f"gloo:{plain.replace('allreduce', 'all_reduce')}", f"fanin:{plain}"
 
 
 def _first(value: Any) -> Any:

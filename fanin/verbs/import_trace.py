@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from math import floor, log10
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -81,7 +82,7 @@ def import_trace(
     else:
         assert trace is not None
         if as_json:
-            print_records(_operations(trace))
+            print_records([_times(trace), *_operations(trace)])
             for note in trace.notes:
                 say(note, err=True)
         else:
@@ -114,6 +115,16 @@ def _text(value: str) -> str:
 # -- traces ----------------------------------------------------------------------------------------------------------
 
 
+def _times(trace: Trace) -> dict[str, Any]:
+    """Return a record of the times: those of each measured step, and the mean computing of each rank in a step."""
+    return {
+        "ranks": len(trace.ranks),
+        "steps": trace.steps,
+        "step_seconds": list(trace.step_seconds),
+        "compute_seconds": [sum(node.seconds for node in nodes) / trace.steps for nodes in trace.ranks],
+    }
+
+
 def _operations(trace: Trace) -> Iterator[dict[str, Any]]:
     """Yield a record of each operation of a trace: its calls, their bytes in all, and the groups that call it."""
     for operation, (calls, size) in trace.counts().items():
@@ -127,12 +138,16 @@ def _operations(trace: Trace) -> Iterator[dict[str, Any]]:
 def _show_trace(trace: Trace) -> None:
     from fanin.table import new_table, print_table
 
-    computing = [sum(node.seconds for node in nodes) / trace.steps for nodes in trace.ranks]
-    line = f"{counted(len(trace.ranks), 'rank')}, {counted(trace.steps, 'step')}"
-    if trace.step_seconds:
-        mean = sum(trace.step_seconds) / len(trace.step_seconds)
-        line += f" of {quantity_text(mean, TIMES)} as measured"
-    say(f"{line}; a rank computes {quantity_text(max(computing), TIMES)} in a step\n")
+    times = _times(trace)
+    computing = times["compute_seconds"]
+    longest = max(range(len(computing)), key=computing.__getitem__)
+    mean, most = (quantity_text(seconds, TIMES) for seconds in (fmean(computing), computing[longest]))
+    measured = (
+        f"{quantity_text(fmean(trace.step_seconds), TIMES)} as measured, " if trace.step_seconds else ""
+    )
+    say(f"{counted(times['ranks'], 'rank')}, {counted(times['steps'], 'step')}")
+    slowest = f"the rank that computes longest is {longest}, with {most}"
+    say(f"Mean step of all ranks: {measured}{mean} of computing; {slowest}\n")
     table = new_table(["operation"], "calls", "MB each", "groups")
     for each in _operations(trace):
         size = each["bytes"] / each["calls"] / 1e6

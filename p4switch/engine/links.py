@@ -213,7 +213,12 @@ def _quantity(name: str, value: Any, kind: str, low: float = 0, high: float = ma
 
     number = float(Decimal(match[1]) * Decimal(units[match[2]]))
     if not low <= number <= high:
-        raise LinkError(f"{name}: {value} is not from {low:g} to {high:g}")
+        percent = (
+            f"; for {value} percent, write {value}%"
+            if "%" in units and not match[2] and 1 < number <= 100
+            else ""
+        )
+        raise LinkError(f"{name}: {value} is not from {low:g} to {high:g}{percent}")
     return number
 
 

@@ -15,6 +15,7 @@ from fanin.experiments.estimate import (
     packet_hops,
     point_seconds,
     wall_seconds,
+    work,
 )
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
@@ -72,6 +73,12 @@ def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
         {"window": 64, "parallelism": CUT},
         {"window": 64, "parallelism": CUT | {"chunks": 4, "layers": 8}},
         {"window": 64, "parallelism": CUT | {"tensor": 4, "pipeline": 2}},
+        *(
+            {"size": "1 kB", "repetitions": 9, "algorithm": one}
+            for one in ("in-network", "ring", "parameter-server")
+        ),
+        {"algorithm": "ring", "step": STEP | {"bucket": "4 kB"}},
+        {"algorithm": "ring", "transport": "go-back-n", "window": 64, "links": {"loss": 0.005}},
     ],
 )
 def test_packets_are_nearly_as_many_as_expected(switch: Engine, given: dict[str, Any]) -> None:
@@ -87,15 +94,33 @@ def test_this_machine_is_as_fast_as_it_has_proved_to_be() -> None:
         {"error": "StallError", "packet_hops": 1, "run_seconds": 9.0},
         {"error": None, "packet_hops": None, "run_seconds": 9.0},  # live
     ]
-    assert hops_per_second(finished) == pytest.approx(60_000 / 3)
+    calls = work(point(), 0)  # of the workers, which a hop is not
+    assert hops_per_second(finished) == pytest.approx((60_000 + 2 * calls) / 3)
     ring = point(RACKS | {"rate": "1 Gb/s"}, algorithm="ring")
     alone = [{"error": None, "packet_hops": 1000, "run_seconds": 2.0, "settings": ring.model_dump_json()}]
-    assert hops_per_second(alone) == pytest.approx(1000 * effort(ring))
-    assert effort(ring) == 5 > effort(point(algorithm="ring")) > effort(point()) == 1
+    assert hops_per_second(alone) == pytest.approx(work(ring, 1000))
+    assert effort(ring) == 7 > effort(point(algorithm="ring")) > effort(point()) == 1
     assert hops_per_second([]) == HOPS_PER_SECOND
     settings = point()
     slow_point, fast_point = (point_seconds(settings, speed) for speed in (1000.0, 2000.0))
-    assert slow_point - fast_point == pytest.approx(packet_hops(settings) / 2000)
+    assert slow_point - fast_point == pytest.approx(work(settings, packet_hops(settings)) / 2000)
+
+
+def test_workers_of_other_protocols_take_longer_for_a_packet_and_for_a_call() -> None:
+    ours = point(workers=6)
+    for name in ("switchml", "atp", "omnireduce", "trio", "majority", "thc"):
+        other = point(workers=6, protocol=name)
+        assert work(other, 0) > 2 * work(ours, 0)
+        assert work(other, 1000) - work(other, 0) > 1.3 * (work(ours, 1000) - work(ours, 0))
+    assert effort(point(protocol="thc")) > 5 * effort(point(protocol="majority"))
+
+
+def test_a_training_computes_for_its_samples_and_the_size_of_its_model() -> None:
+    def computing(**training: int) -> float:
+        return work(point(size=None, training=training), 0)
+
+    assert computing(hidden=2048) > 2 * computing(hidden=64)
+    assert computing(epochs=24) == pytest.approx(2 * computing(epochs=12))
 
 
 def test_a_live_point_takes_its_links_time_and_of_some_nothing_is_known() -> None:

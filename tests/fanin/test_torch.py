@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import subprocess
 import sys
 import textwrap
 from datetime import timedelta
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
@@ -83,6 +85,44 @@ def test_the_example_of_the_manual(up, script):
     looks = "print(model.module.bias.grad.item(), dist.get_backend())"
     done = launch(up, script(example + looks))
     assert sorted(done.stdout.splitlines()) == ["[0] 4.0 fanin", "[1] 4.0 fanin"], done.stderr
+
+
+RECORDED = """
+import sys, torch, torch.distributed as dist
+dist.init_process_group(sys.argv[1])
+rank, size = dist.get_rank(), dist.get_world_size()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 100))
+batches = [torch.ones(8, 100)] * 5
+def train(batch):
+    model(batch).sum().backward()
+    dist.all_reduce(torch.ones(10))
+    dist.all_gather([torch.empty(10)] * size, torch.ones(10))
+    dist.reduce_scatter_tensor(torch.empty(10), torch.ones(10 * size))
+    dist.broadcast(torch.ones(10), 0)
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("backend", ["gloo", "fanin"])
+def test_a_training_that_is_recorded_as_the_manual_shows_can_be_imported(up, script, tmp_path, backend):
+    [example] = re.findall(
+        r"^```text\n(with torch.*?)^```$", (DOCS / "how-to" / "traces.md").read_text(), re.M | re.S
+    )
+    example = example.replace('f"rank', f'f"{tmp_path}/rank')
+    done = launch(up, script(f"{RECORDED}\n{example}\ndist.barrier()"), backend)
+    assert done.returncode == 0, done.stderr
+    found = command.run("import", *(tmp_path / f"rank{rank}.json" for rank in (0, 1)), "--json")
+    assert found.returncode == 0, found.stderr
+    times, *operations = map(json.loads, found.stdout.splitlines())
+    assert (times["ranks"], times["steps"], len(times["step_seconds"])) == (2, 3, 3)
+    assert 0 < fmean(times["compute_seconds"]) <= fmean(times["step_seconds"])
+    calls = {each["operation"]: (each["calls"], each["bytes"]) for each in operations}
+    assert calls == {
+        "all-reduce": (6, 3 * (4 * 10_100 + 40)),
+        "all-gather": (3, 3 * 80),
+        "reduce-scatter": (3, 3 * 80),
+        "broadcast": (3, 3 * 40),
+    }
 
 
 @pytest.mark.live

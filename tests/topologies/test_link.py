@@ -56,7 +56,7 @@ def test_properties_in_plain_data() -> None:
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"loss": 2}, "properties.loss: Input should be less than or equal to 1"),
+        ({"loss": 2}, "properties.loss: is 2; must be at most 1; for 2 percent, write '2%' or 0.02"),
         ({"delay": -1}, "properties.delay: Input should be greater than or equal to 0"),
         ({"lose": 1}, "properties.lose: unknown link property; there are delay, jitter, queue_bytes"),
         ({"delay": 1e-10}, "properties.delay: is 1e-10 s, must be at least 1 ns, or 0"),

@@ -22,7 +22,7 @@ from fanin.experiments.results.measured import (
     row,
 )
 from fanin.experiments.results.provenance import provenance
-from fanin.experiments.scenario.settings import Settings, setting_columns
+from fanin.experiments.scenario.settings import OF_SWITCHES, Settings, setting_columns
 from fanin.experiments.scenario.tables.figure import Plot
 from fanin.experiments.scenario.user_files import DIGESTS
 from fanin.experiments.training.sgd import Curve
@@ -45,7 +45,7 @@ def rehearse(points: Sequence[Settings], plot: Plot, *, changed: bool = False) -
     """
     common = provenance() | dict.fromkeys(DIGESTS)
     rows = [rehearsed_row(point) | common for point in points]
-    names = [name for name in (plot.x, *plot.by) if name in rows[0]]
+    names = [name for name in (plot.x, *plot.by) if name in rows[0] and name not in OF_SWITCHES]
     lines = series(select(rows, plot.where), plot)
     # Where a setting is not set, names of lines are known only after the run.
     if not changed and all(

@@ -318,9 +318,8 @@ def require(name: str, there: Sequence[str]) -> None:
         PlotError: If they do not.
     """
     if name not in there:
-        raise PlotError(
-            f"{name}: no such column{instead(name, there, 'columns', 'listed in the first line of results.csv')}"
-        )
+        how = "type fanin plot RESULTS --columns, or see docs/reference/results.md"
+        raise PlotError(f"{name}: no such column{instead(name, there, 'columns', how)}")
 
 
 def require_lines(plot: Plot, lines: Iterable[Series]) -> None:

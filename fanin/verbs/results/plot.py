@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from fanin.cli_errors import complain, failure
+from fanin.cli_errors import complain, failing, failure
 from fanin.experiments.scenario.styles import Kind, Spread, Style
 from fanin.native.text import printable
 from fanin.options import file_to_write, pairs, several
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
     from fanin.experiments.results.drawing.series import Series
+    from fanin.experiments.results.measured import Row
     from fanin.experiments.scenario.tables.figure import Plot
 
 _MOST_QUEUES: Final = 8  # in a figure
+_FEW_VALUES, _LONGEST = 3, 60  # values of a column that --columns shows, and their characters
 
 
 def plot(
@@ -70,6 +72,12 @@ def plot(
         bool,
         typer.Option("--queues", help="Draw sampled queues over time instead of columns"),
     ] = False,
+    columns: Annotated[
+        bool, typer.Option("--columns", help="List the columns that have values, and draw nothing")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --columns: print a line of JSON for each column")
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -88,7 +96,7 @@ def plot(
 
     Examples:
         fanin plot results/small-virtual --x loss --by algorithm
-        fanin plot results/small-virtual --kind cdf --x median_seconds -o cdf.svg
+        fanin plot results/small-virtual --columns
     """
     # Imported here to keep --help and the refusal of wrong options fast.
     from pydantic import ValidationError
@@ -98,13 +106,19 @@ def plot(
     from fanin.experiments.results.files import ResultsError, read_rows
     from fanin.experiments.scenario.tables.figure import Plot
 
+    if columns:
+        with failing("plot", ResultsError, status=2):
+            _list_columns(read_rows(results), as_json)
+        return
     if queues:
-        columns = {"--x": x, "--y": y, "--kind": kind != "lines", "--by": by, "--spread": spread}
-        if wrong := [option for option, given in (columns | {"--closed-form": closed_form}).items() if given]:
+        options = {"--x": x, "--y": y, "--kind": kind != "lines", "--by": by, "--spread": spread}
+        if wrong := [option for option, given in (options | {"--closed-form": closed_form}).items() if given]:
             raise failure("plot", f"--queues: draws a line for each queue over time; leave {wrong[0]} out", 2)
         x, y = "sampled_seconds", "sampled_bytes"
     elif x is None:
-        raise failure("plot", "--x: missing; give a column of the results, or --queues", 2)
+        raise failure(
+            "plot", "--x: missing; give a column of the results, or --queues; --columns lists the columns", 2
+        )
     said: dict[str, Any] = {
         "kind": kind,
         "x": x,
@@ -145,6 +159,29 @@ def plot(
             "plot", f"points mix rows that differ in {', '.join(names)}; separate them with --by or --where"
         )
     say(path)
+
+
+def _list_columns(rows: Sequence[Row], as_json: bool) -> None:
+    """Print the columns that have values, and which these are."""
+    from fanin.experiments.results.axes import value_text
+    from fanin.experiments.results.files import columns_of
+    from fanin.table import new_table, print_records, print_table
+
+    values = {
+        name: list(
+            dict.fromkeys(value_text(name, row.get(name)) for row in rows if row.get(name) is not None)
+        )
+        for name in columns_of(rows)
+    }
+    found = {name: each for name, each in values.items() if each}
+    if as_json:
+        print_records({"column": name, "values": each} for name, each in found.items())
+        return
+    table = new_table(["column", "values"])
+    for name, each in found.items():
+        few = ", ".join(each[:_FEW_VALUES]) + (f", … ({len(each)} values)" if len(each) > _FEW_VALUES else "")
+        table.add_row(name, few if len(few) <= _LONGEST else f"{few[:_LONGEST]}…")
+    print_table(table)
 
 
 def _queue_lines(results: Path, wanted: Plot) -> tuple[list[Series], Plot]:

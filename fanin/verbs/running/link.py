@@ -78,7 +78,7 @@ def link(
     found = []
     for way in ways:
         [port] = [port for port in ports[way.switch]["ports"] if port["port"] == way.port]
-        found.append((way, port.get(way.direction, {"properties": {}})))
+        found.append((way, _state(port, way.direction)))
     if as_json:
         from fanin.table import print_records
 
@@ -130,6 +130,19 @@ def _ways(network: RunningNetwork, node: str, other: str | None, one_way: bool) 
                 yield _OneWay(sender, receiver, receiver, ends[receiver, sender], "ingress")
 
 
+def _state(port: dict[str, Any], direction: str) -> dict[str, Any]:
+    """Return a direction of a link as its switch reports it; packets count from when the switch got its program.
+
+    The switch counts packets at an emulated link only since that had its first properties, and at a port always.
+    """
+    state: dict[str, Any] = port.get(direction, {"properties": {}})
+    if "sent" not in port:  # the switch has no program yet
+        return state
+    offered, sent = state.get("offered", 0), state.get("sent", 0)
+    before = port["sent"] - sent if direction == "egress" else port["received"] - offered
+    return state | {"offered": before + offered, "sent": before + sent}
+
+
 def _show(found: list[tuple[_OneWay, dict[str, Any]]]) -> None:
     from fanin.table import new_table, print_table
 
@@ -142,7 +155,9 @@ def _show(found: list[tuple[_OneWay, dict[str, Any]]]) -> None:
             f"{name}={_text(name, value)}" for name, value in sorted(state["properties"].items())
         )
         row = [way.sender, way.receiver, does or "none"]
-        if "sent" in state:
+        if "drops" not in state:
+            row += ["0", f"{state['sent']:,}"] if "sent" in state else []
+        else:
             drops = ", ".join(f"{count:,} {kind}" for kind, count in state["drops"].items() if count)
             waiting = (f"{state[name] / 1e3:,.4g}" for name in ("queue_bytes", "highest_queue_bytes"))
             late = (f"{1e6 * state['lateness'][name]:,.4g}" for name in ("mean", "most"))

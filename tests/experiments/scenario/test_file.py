@@ -229,13 +229,27 @@ def test_every_key_is_a_column(file: Path) -> None:
     assert setting_columns(point)["workers"] == 4
 
 
+def test_rows_between_hosts_have_no_protocol_of_switches(file: Path) -> None:
+    text = 'algorithm = ["in-network", "ring"]\nworkers = 2\n' + HEAD + NETWORK
+    file.write_text(text)
+    scenario = load_scenario(file)
+    columns = [setting_columns(point) for point in scenario.points]
+    assert [(row["protocol"], row["values"]) for row in columns] == [("fanin", 256), (None, None)]
+    assert scenario.varied == ["algorithm", "transport"]
+    (point,) = settings(file, text.replace('"in-network", ', "") + '[other_job]\nsize = "4 kB"\n')
+    assert setting_columns(point)["protocol"] == "fanin"  # that of the other job
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "topology: missing; add it"),
         (NETWORK + "spnes = 1\n", "topology.leaf_spine.spnes: unknown key; did you mean 'spines'?"),
         (NETWORK + "[links]\nlost = 1\n", "links.lost: unknown key; did you mean 'loss'?"),
-        (NETWORK + "[links]\nloss = 2\n", "links.loss: is 2; input should be less than or equal to 1"),
+        (
+            NETWORK + "[links]\nloss = 2\n",
+            "links.loss: is 2; must be at most 1; for 2 percent, write '2%' or 0.02",
+        ),
         (NETWORK + '[links]\ndelay = "1 min"\n', "links.delay: is '1 min'; write a number and its unit"),
         (NETWORK + 'rate = "1 Gbps"\n', "topology.leaf_spine.rate: is '1 Gbps'; write a number and its unit"),
         (NETWORK + "rate = 1\n", "topology.leaf_spine.rate: is 1, must be a whole number from 10000"),
@@ -265,15 +279,86 @@ def test_every_key_is_a_column(file: Path) -> None:
 )
 def test_what_is_wrong_is_named_with_the_file_the_key_and_the_fix(file: Path, text: str, words: str) -> None:
     said = complaint(file, HEAD + text)
-    assert said.startswith(f"{file}: ")
+    assert said.startswith(f"{file}:")
     assert words in said
 
 
-def test_a_key_of_the_file_below_a_table_is_named_with_that_table(file: Path) -> None:
+def test_a_key_of_the_file_below_a_table_is_named_with_what_to_do(file: Path) -> None:
     said = complaint(file, 'size = "4 kB"\n' + NETWORK.replace("spines", 'name = "try"\nspines'))
-    assert said.startswith(
-        f"{file}: name: is in the table [topology.leaf_spine]; move it above the first table"
+    assert (
+        f"{file}:3: topology.leaf_spine.name: unknown key; the file's own 'name' belongs above the first table"
+        in said.splitlines()
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("latency = 1\n", "latency: unknown key; did you mean 'links.delay'?"),
+        (
+            '[links]\nlatency = "1 us"\n',
+            "links.latency: unknown key; did you mean 'delay'? There are delay, ",
+        ),
+        ("[links]\nzebra = 1\n", "links.zebra: unknown key; there are delay, "),
+        (
+            "[recovery]\ntimeout = 1\n",
+            "recovery.timeout: unknown key; did you mean 'initial_rto' or 'min_rto'?",
+        ),
+        (
+            "[recovery]\nwindow = 1\n",
+            "recovery.window: unknown key; the file's own 'window' belongs above the first table",
+        ),
+        (
+            "[topology.servers]\nhosts = 1\n",
+            "topology.servers.hosts: unknown key; did you mean 'hosts_per_server'?",
+        ),
+        ("[recovery]\nloss = 1\n", "recovery.loss: unknown key; did you mean 'links.loss'"),
+    ],
+)
+def test_a_key_is_suggested_that_means_what_the_person_wrote(file: Path, text: str, words: str) -> None:
+    assert words in complaint(file, HEAD + text + NETWORK)
+
+
+def test_all_mistakes_are_reported_at_once_with_their_lines(file: Path) -> None:
+    text = """\
+name = "Try it"
+size = "4 kB"
+latency = 1
+worker = "none.py"
+window = 0
+workers = 40
+topology = "none.toml"
+
+[links]
+loss = [0.1, 2]
+
+[other_job]
+size = "4"
+"""
+    said = complaint(file, text, "bandwidth=1", "repetitions=0").replace(str(file), "FILE").splitlines()
+    assert [line.partition("; ")[0].split(", ")[0].split(": ")[:2] for line in said] == [
+        ["--set bandwidth", "unknown key"],
+        ["FILE", f"{file.parent / 'none.toml'} cannot be read"],
+        ["FILE", "repetitions"],
+        ["FILE:1", "name"],
+        ["FILE:3", "latency"],
+        ["FILE:4", "worker"],
+        ["FILE:5", "window"],
+        ["FILE:10", "links.loss"],
+        ["FILE:13", "other_job.size"],
+    ]
+
+
+def test_keys_that_do_not_fit_together_are_reported_next_to_wrong_keys(file: Path) -> None:
+    text = HEAD + "workers = 5\nwindow = 0\n" + NETWORK + "[links]\nlos = 1\n"
+    assert [line.split(": ")[1] for line in complaint(file, text).splitlines()] == [
+        "workers",
+        "window",
+        "links.los",
+    ]
+    # Whether there are hosts for so many workers, a wrong topology cannot tell.
+    text = text.replace("hosts_per_leaf = 2", "hosts_per_leaf = -2")
+    assert "workers" not in complaint(file, text)
 
 
 def test_every_mistake_is_told_once(file: Path) -> None:
@@ -291,7 +376,7 @@ def test_a_vectors_size_needs_a_unit(file: Path) -> None:
     [
         (
             "los=1",
-            f"--set los: unknown key; did you mean 'loss' or 'slots'? There are {len(KEYS) + 1} keys, ",
+            f"--set los: unknown key; did you mean 'loss'? For all {len(KEYS) + 2} keys, see docs/reference/",
         ),
         (
             "name=other",
@@ -308,8 +393,10 @@ def test_a_vectors_size_needs_a_unit(file: Path) -> None:
         ("trafic_fn=1", "--set trafic_fn: unknown key; did you mean 'traffic_fan'"),
         (
             "nothing=1",
-            f"there are {len(KEYS) + 1} keys, described in docs/reference/scenarios.md; among them congestion_… (14), ",
+            f"--set nothing: unknown key; for all {len(KEYS) + 2} keys, see docs/reference/scenario-keys.md",
         ),
+        ("latency=1 us", "--set latency: unknown key; did you mean 'delay'?"),
+        ("gpus=8", "--set gpus: unknown key; did you mean 'workers'"),
         ("loss", "--set loss: write KEY=VALUE"),
         ("loss=0,2", "links.loss: is 2"),
         ("links=3", "--set links: unknown key"),

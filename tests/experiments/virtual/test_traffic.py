@@ -206,8 +206,8 @@ def test_a_job_beside_traffic_is_right_and_slower(
     ],
 )
 def test_traffic_that_cannot_be_is_refused(traffic: dict[str, Any], rest: dict[str, Any], words: str) -> None:
-    from fanin.experiments.scenario.file import _explain
+    from fanin.experiments.scenario.file import _all
 
     with pytest.raises(ValidationError) as error:
         point(traffic, **rest)
-    assert any(line.startswith(words) for line in _explain(error.value, Settings))
+    assert any(line.startswith(words) for line in _all(error.value, Settings))

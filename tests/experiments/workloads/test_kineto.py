@@ -112,6 +112,50 @@ def test_a_gap_waits_for_a_call_that_gloo_ends_shortly_after_it(late: int, waits
     assert computing == pytest.approx(400e-6 if waits else 1000e-6)
 
 
+@pytest.mark.parametrize(
+    ("name", "dims", "kinds", "size"),
+    [
+        ("allgather_", [[], [[10]]], ["", "TensorList"], 80),
+        ("_allgather_base_", [[20], [10]], ["float", "float"], 80),
+        ("reduce_scatter_", [[[10]], []], ["TensorList", ""], 80),
+        ("_reduce_scatter_base_", [[10], [20]], ["float", "float"], 80),
+    ],
+)
+def test_gloo_shows_the_whole_array_or_the_part_of_a_rank(
+    name: str, dims: Any, kinds: list[str], size: int
+) -> None:
+    operator = event("cpu_op", f"c10d::{name}", 200, 10, **{"Input Dims": dims, "Input type": kinds})
+    (call,) = [node.call for node in read([STEP, operator]).nodes if node.call]
+    assert call.size == size
+
+
+def test_calls_of_the_backend_fanin_end_in_the_order_in_which_they_begin() -> None:
+    """Two calls begin at 200 and 300. The rank waits from 310 to 500 for one, and from 600 to 900 for the other."""
+    dims = {"Input Dims": [[1000], []], "Input type": ["float", ""]}
+    trace = read(
+        [
+            STEP,
+            event("cpu_op", "aten::mm", 0, 310),
+            event("cpu_op", "c10d::allreduce_", 200, 1, **dims),
+            event("user_annotation", "fanin:allreduce", 201, 299),
+            event("cpu_op", "c10d::allreduce_", 300, 1, **dims),
+            event("user_annotation", "fanin:allreduce", 301, 599),
+            event("cpu_op", "aten::add_", 500, 100),
+            event("cpu_op", "aten::add_", 900, 100),
+        ]
+    )
+    call = "all-reduce of 4,000 bytes on 2 ranks"
+    assert shown(trace) == [
+        (200, ()),
+        (call, (0,)),
+        (100, (0,)),
+        (call, (2,)),
+        (10, (2,)),
+        (100, (1, 4)),
+        (100, (3, 5)),
+    ]
+
+
 def test_calls_behind_each_other_were_ready_when_what_they_need_was_computed() -> None:
     """The second call begins only when the first has ended at 600, but its input was there at 200."""
     trace = read(

@@ -325,6 +325,13 @@ def test_columns_of_results_are_drawn_against_one_another(scenario: str, tmp_pat
     repeated = *columns, "--where", "algorithm=ring", "--where", "algorithm=in-network"
     assert invoke("plot", folder, *repeated) == (0, str(figure))
     assert "no such column" in invoke("plot", folder, "--x", "size", "--by", "sed", "--by", "algorithm")[1]
+    listed = invoke("plot", folder, "--columns")[1].splitlines()
+    assert [line.split() for line in listed if line.startswith("algorithm")] == [
+        ["algorithm", "in-network,", "ring"]
+    ]
+    assert not any(line.startswith("shards ") for line in listed)  # which has no value in any row
+    records = map(json.loads, invoke("plot", folder, "--columns", "--json")[1].splitlines())
+    assert {"column": "algorithm", "values": ["in-network", "ring"]} in records
     assert invoke("plot", folder, "--x", "size", "--log", "z", "--log", "x")[0] == 2
     assert invoke("plot", folder, "--x", "sizes")[0] == 2
     assert "did you mean 'size'?" in invoke("plot", folder, "--x", "sizes")[1]
@@ -388,7 +395,8 @@ def test_plot_takes_what_a_scenario_says_of_its_figure(scenario: str, tmp_path: 
 
 
 def test_every_key_of_a_figure_is_an_option_of_plot() -> None:
-    assert set(Plot.model_fields) == set(signature(plot).parameters) - {"results", "output", "queues"}
+    others = {"results", "output", "queues", "columns", "as_json"}
+    assert set(Plot.model_fields) == set(signature(plot).parameters) - others
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,22 @@ def test_links_are_changed_both_ways_and_read(up: Up, fanin: Any) -> None:
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
+    def sent(end: int = 0) -> list[int]:
+        """Return the packets sent to h1, and from it, once at least `end` came from it."""
+        late = time.monotonic() + TIMEOUT
+        while (counts := [one["sent"] for one in state("leaf1", "h1")])[1] < end and time.monotonic() < late:
+            pass
+        return counts
+
+    began = sent()
+    assert fanin("exec", "h1", sys.executable, "-c", SEND, **up.environment).returncode == 0
+    without = sent(began[1] + 5)
+    assert without[1] >= began[1] + 5  # a link without properties counts, too
     there, back = state("leaf1", "h1", "--set", "delay=1ms,loss=1%")
+    assert [there["sent"] >= without[0], back["sent"] >= without[1]] == [
+        True,
+        True,
+    ]  # and its counts continue
     assert (there["from"], there["to"], there["direction"]) == ("leaf1", "h1", "egress")
     assert (back["from"], back["to"], back["direction"]) == ("h1", "leaf1", "ingress")
     assert there["properties"] == back["properties"] == {"delay": 0.001, "loss": 0.01}
@@ -65,7 +80,7 @@ def test_links_are_changed_both_ways_and_read(up: Up, fanin: Any) -> None:
             ("leaf1", "h1", "--set", "rate=1e6"),
             "--set rate=1e6: write the unit as well, such as rate=100Mb/s",
         ),
-        (2, ("leaf1", "h1", "--set", "loss=2"), "leaf1: loss: 2 is not from 0 to 1"),
+        (2, ("leaf1", "h1", "--set", "loss=2"), "leaf1: loss: 2 is not from 0 to 1; for 2 percent, write 2%"),
         (2, ("leaf1", "h1", "--set", "lose=1"), "leaf1: lose: unknown link property; there are rate, delay"),
         (2, ("leaf1", "h1", "--set", "loss"), "write NAME=VALUE"),
         (1, ("leaf1", "h9"), "leaf1 has no link to h9; it has links to h1, h2"),
