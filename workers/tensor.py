@@ -184,12 +184,11 @@ class Tensor(ctypes.Structure):
 
     def of_blocks(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which elements [elements] are in the chosen blocks [blocks]."""
-        found: NDArray[np.bool_] = self.by_element(np.repeat(chosen[:, np.newaxis], self.values, axis=1))
-        return found
+        return self.by_element(np.repeat(chosen[:, np.newaxis], self.values, axis=1))
 
     def gives(self, blocks: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return for which of these blocks of a Partition this worker sends values, and so gets none."""
-        owns = self._rows[blocks] // (self.blocks // self.parts) == self.own
+        owns: NDArray[np.bool_] = self._rows[blocks] // (self.blocks // self.parts) == self.own
         return owns if self.operation == GATHER else ~owns
 
     @property
