@@ -15,7 +15,7 @@ from fanin.workers.host_based.pieces import bounds
 from fanin.workers.lease import Lease
 from fanin.workers.protocol import Worker
 from fanin.workers.recovery import Recovery
-from fanin.workers.tensor import Partition
+from fanin.workers.tensor import NOBODY, Partition
 
 _END = "all have it"
 
@@ -58,7 +58,7 @@ class CollectiveWorker(Worker):
             super().start(x, now, out, call, partition)
             return
         result = np.empty_like(x) if out is None else out
-        self._exchanging = exchange = _Exchange(operation, x, result, self.lease, self.exchange_block)
+        self._exchanging = exchange = _Exchange(operation, x, result, self.lease)
         self.begin(exchange.buffers, now, operation, exchange.partition)
 
     @property
@@ -73,7 +73,7 @@ class CollectiveWorker(Worker):
             self._ending = True
             super().finish()
             nothing = np.zeros(1, np.float32)
-            self.begin(Buffers(nothing, nothing), now, _END, Partition("gather", 0, 0))
+            self.begin(Buffers(nothing, nothing), now, _END, Partition("gather", 1, NOBODY))
 
     def finish(self, **settings: Any) -> NDArray[np.float32]:
         """Return the result; see Worker."""
@@ -82,44 +82,33 @@ class CollectiveWorker(Worker):
 
 
 class _Exchange:
-    """One gather or scatter of a vector, whose parts are filled up to whole blocks.
+    """One gather or scatter of a vector, whose parts are filled up to the length of the longest.
 
     Attributes:
         buffers: The arrays for Worker.begin().
-        partition: The blocks that the worker owns.
+        partition: The part that the worker owns.
     """
 
     def __init__(
-        self,
-        operation: Operation,
-        x: NDArray[np.float32],
-        out: NDArray[np.float32],
-        lease: Lease,
-        block: int,
+        self, operation: Operation, x: NDArray[np.float32], out: NDArray[np.float32], lease: Lease
     ) -> None:
         rank, flat = lease.rank, x.reshape(-1)
         self._operation, self._out, self._rank = operation, out, rank
-        if operation == "broadcast":
-            words = np.zeros((1, -(-x.size // block) * block), np.float32)
-            self._edges = [0, x.size]
-        else:
-            self._edges = bounds(x.size, lease.workers)
-            longest = max(end - begin for begin, end in pairwise(self._edges))
-            if operation == "reduce-scatter":
-                block = lease.block(lease.bits)
-            words = np.zeros((lease.workers, -(-longest // block) * block), np.float32)
-        blocks = words.shape[1] // block
+        self._edges = [0, x.size] if operation == "broadcast" else bounds(x.size, lease.workers)
+        longest = max(end - begin for begin, end in pairwise(self._edges))
+        parts = len(self._edges) - 1
+        words = np.zeros((parts, longest), np.float32)
         for row, (begin, end) in enumerate(pairwise(self._edges)):
             words[row, : end - begin] = flat[begin:end]
         self._results = words
         match operation:
             case "reduce-scatter":
                 self._results = np.empty_like(words)
-                self.partition = Partition("scatter", rank * blocks, (rank + 1) * blocks)
+                self.partition = Partition("scatter", parts, rank)
             case "all-gather":
-                self.partition = Partition("gather", rank * blocks, (rank + 1) * blocks)
+                self.partition = Partition("gather", parts, rank)
             case "broadcast":
-                self.partition = Partition("gather", 0, blocks if rank == 0 else 0)
+                self.partition = Partition("gather", parts, 0 if rank == 0 else NOBODY)
             case _:
                 raise ValueError(f"{operation}: switches do not carry it out")
         self.buffers = Buffers(raveled(words), raveled(self._results))

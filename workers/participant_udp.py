@@ -27,7 +27,6 @@ class PluggedWorker:
         self.participant = participant
         self.unsummed = np.zeros(0, np.int64)  # these protocols sum every element, or refuse the vector
         self.summed = np.zeros(0, np.bool_)
-        self.exchange_block = 0  # they neither gather nor scatter
 
     @property
     def statistics(self) -> InNetworkStatistics:

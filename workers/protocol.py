@@ -272,8 +272,8 @@ class Worker:
             buffers: Input and output.
             now: The time in seconds.
             call: The purpose of the all-reduce; see start().
-            partition: The owners of the blocks, of which each has one; `call` must say which. A gather takes any 32
-                bits for a number, and `out` must be `x`. A scatter writes the sums of this worker's blocks into `out`,
+            partition: The parts of the vector, of which each has one owner; `call` must say which. A gather takes any
+                32 bits for a number, and `out` must be `x`. A scatter writes the sums of this worker's part into `out`,
                 which must not be `x`, and nothing else but blocks that have no sum. None: every worker gets all sums.
         """
         lease, progress = self.lease, self._state.progress
@@ -303,7 +303,8 @@ class Worker:
         ready = self._engine.begin(tensor, buffers, first_chunk, self._propagate)
         if not progress.chunks:
             self._tensor, self._output, self._result = before
-            index = quantization.first_unquantizable(buffers.x, tensor.values, self._engine.quantizable)
+            place = quantization.first_unquantizable(tensor.by_block(buffers.x), self._engine.quantizable)
+            index = int(tensor.by_block(np.arange(elements))[place])
             raise ValueError(not_finite(index, buffers.x[index]))
         self._to_send = [ready]
 
@@ -414,10 +415,8 @@ class Worker:
         """
         if not self._tensor or not self._state.progress.unsummed:
             return _NO_ELEMENTS
-        values = self._tensor.values
-        blocks = np.flatnonzero(np.isnan(self._engine.factors[: self._tensor.blocks]))
-        elements = (blocks[:, np.newaxis] * values + np.arange(values)).reshape(-1)
-        return elements[elements < self._tensor.elements]
+        left_out = np.isnan(self._engine.factors[: self._tensor.blocks])
+        return np.flatnonzero(self._tensor.of_blocks(left_out))
 
     # -- sending ---------------------------------------------------------------------------------------------
 

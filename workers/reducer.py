@@ -23,7 +23,7 @@ from fanin.workers.job.local_ranks import LocalMember, LocalRing
 from fanin.workers.job.membership import LeftError
 from fanin.workers.job.ring_fallback import LeaseLostError
 from fanin.workers.protocol import not_finite
-from fanin.workers.tensor import Partition
+from fanin.workers.tensor import NOBODY, Partition
 from fanin.workers.udp import InNetworkAllReduce
 from fanin.workers.values import exact, quantization
 from fanin.workers.values.compressed import Compressed
@@ -255,12 +255,10 @@ class Reducer:
         """Return the bytes of all workers, by rank: [workers, bytes]."""
         rank, workers, size = self._place.rank, self._place.workers, part.size
         if self._exchanger is not None:
-            blocks = -(-size // (4 * self._exchanger.block))
-            words = np.zeros((workers, blocks * self._exchanger.block), np.float32)
+            words = np.zeros((workers, -(-size // 4)), np.float32)
             whole = words.view(np.uint8)
             whole[rank, :size] = part
-            own = Partition("gather", rank * blocks, (rank + 1) * blocks)
-            if self._exchange(raveled(words), raveled(words), own, what):
+            if self._exchange(raveled(words), raveled(words), Partition("gather", workers, rank), what):
                 return whole[:, :size]
         gathered = np.empty((workers, size), np.uint8)
         gathered[rank] = part
@@ -298,17 +296,12 @@ class Reducer:
         """Return this worker's part of the sum of `parts` [workers, elements]; None if the ring has to do it."""
         if self._exchanger is None:
             return None
-        rank, elements = self._place.rank, parts.shape[1]
-        values = self._exchanger.block * 32 // bits
-        blocks = -(-elements // values)
-        if blocks * values > elements:
-            parts = np.pad(parts, ((0, 0), (0, blocks * values - elements)))
+        rank, workers = self._place.rank, self._place.workers
         # Only a part of this memory is ever used.
         sums = np.empty(parts.shape, np.float32)
-        own = Partition("scatter", rank * blocks, (rank + 1) * blocks)
-        if not self._exchange(raveled(parts), raveled(sums), own, what, bits):
+        if not self._exchange(raveled(parts), raveled(sums), Partition("scatter", workers, rank), what, bits):
             return None
-        part: NDArray[np.float32] = sums[rank, :elements].copy()
+        part: NDArray[np.float32] = sums[rank].copy()
         return part
 
     @property
@@ -369,8 +362,8 @@ class Reducer:
             words.view(np.uint8)[:size] = sent
         if self._exchanger is not None and size:
             numbers = words.view(np.float32)
-            blocks = 0 if sent is None else -(-numbers.size // self._exchanger.block)
-            if self._exchange(numbers, numbers, Partition("gather", 0, blocks), what):
+            root = Partition("gather", 1, NOBODY if sent is None else 0)
+            if self._exchange(numbers, numbers, root, what):
                 return words.view(np.uint8)[:size]
             if sent is None:  # something may have arrived
                 words[:] = 0

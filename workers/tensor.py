@@ -10,15 +10,19 @@ trip. Chunk i then announces the exponent of block i and carries its values, sca
 the expected one, the sum of that block does not count. Once all exponents are known, chunk B + j carries the j-th such
 block, scaled correctly.
 
-In a Partition every block has an owner. A scatter sums like an all-reduce, but only the owner gets a block's sum: it
+In a Partition every part has an owner. A scatter sums like an all-reduce, but only the owner gets a block's sum: it
 sends no values for the block and adds its own to what arrives, and all others only send. A gather copies the owner's
 block to all others, as it is: there is nothing to scale, so chunk i carries block i - 1, and chunk 0 the agreement.
+
+Blocks are numbered in the order in which they travel. If the parts followed one another, the links of only one owner
+would be busy at a time, so a run of a few blocks of each part travels in turn.
 """
 
 import ctypes
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,22 +41,28 @@ def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 
 
 ALL_REDUCE, GATHER, SCATTER = range(3)
+RUNS_IN_WINDOW = 8  # of each part, about
+
+_Number = TypeVar("_Number", bound=np.generic)
+
+
+NOBODY = -1  # the part of a worker that owns none
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A vector whose blocks have owners.
+    """A vector of equal parts, each of which has an owner.
 
     Attributes:
-        operation: "gather" copies each block from its owner to all others; "scatter" brings the sum of each block to
-            its owner.
-        first: The first block that this worker owns.
-        end: The block after the last one that it owns.
+        operation: "gather" copies each part from its owner to all others; "scatter" brings the sum of each part to its
+            owner.
+        parts: Number of parts.
+        own: The part that this worker owns, or NOBODY.
     """
 
     operation: Literal["gather", "scatter"]
-    first: int
-    end: int
+    parts: int
+    own: int
 
 
 class Tensor(ctypes.Structure):
@@ -71,8 +81,10 @@ class Tensor(ctypes.Structure):
             number of the call.
         most_chunks: Number of chunks of a vector if no exponent is as expected.
         operation: ALL_REDUCE, GATHER or SCATTER.
-        first: See Partition; 0 in an all-reduce, and so is `end`.
-        end: See Partition.
+        parts: See Partition; 1 in an all-reduce.
+        own: See Partition.
+        part: Elements of a part.
+        run: How many blocks of a part travel before some of the next part do.
     """
 
     _fields_ = (
@@ -83,7 +95,7 @@ class Tensor(ctypes.Structure):
         ("most_chunks", ctypes.c_int64),
         ("values", ctypes.c_int64),
         ("bits", ctypes.c_int64),
-        *((name, ctypes.c_int64) for name in ("operation", "first", "end")),
+        *((name, ctypes.c_int64) for name in ("operation", "parts", "own", "part", "run")),
     )
     delayed: int
     signature: int
@@ -91,8 +103,10 @@ class Tensor(ctypes.Structure):
     values: int
     bits: int
     operation: int
-    first: int
-    end: int
+    parts: int
+    own: int
+    part: int
+    run: int
 
     def __init__(
         self,
@@ -108,16 +122,21 @@ class Tensor(ctypes.Structure):
     ) -> None:
         super().__init__()
         self.partition = partition
+        self.parts = 1
         if partition:
             self.operation = GATHER if partition.operation == "gather" else SCATTER
-            self.first, self.end = partition.first, partition.end
+            self.parts, self.own = partition.parts, partition.own
+        if elements % self.parts:
+            raise ValueError(f"{elements} elements cannot be divided into {self.parts} equal parts")
         self.elements = elements
         self.call = call
         self.workers = workers
         self.values = values
         self.bits = wire.BITS[values]
         self.window = window
-        self.blocks = -(-elements // values)
+        self.part = elements // self.parts
+        self.blocks = self.parts * -(-self.part // values)
+        self.run = max(1, window // (RUNS_IN_WINDOW * self.parts))
         gathers = self.operation == GATHER
         self.lead = min(window, self.blocks + gathers)
         self.most_chunks = self.blocks + (1 if gathers else self.lead)
@@ -131,7 +150,7 @@ class Tensor(ctypes.Structure):
     def _sign(self) -> None:
         alike = (
             *(self.call, self.elements, self.workers, self.values, self.window),
-            *(self.operation, bool(self.delayed)),
+            *(self.operation, self.parts, bool(self.delayed)),
         )
         self.signature = int.from_bytes(sha256(repr(alike).encode()).digest()[:4])
 
@@ -142,13 +161,34 @@ class Tensor(ctypes.Structure):
             return 1
         return 0 if self.delayed else self.lead
 
-    def owns(self, blocks: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which of these blocks this worker owns."""
-        return (blocks >= self.first) & (blocks < self.end)
+    @cached_property
+    def _rows(self) -> NDArray[np.int64]:
+        """Return where in memory each block is [blocks], counted in blocks from the first part on."""
+        in_memory = np.arange(self.blocks).reshape(self.parts, -1)
+        runs = [in_memory[:, first : first + self.run] for first in range(0, in_memory.shape[1], self.run)]
+        return np.concatenate([run.reshape(-1) for run in runs])
+
+    def by_block(self, vector: NDArray[_Number]) -> NDArray[_Number]:
+        """Return a vector [elements] as blocks [blocks, values], with zeros after each part; if possible a view."""
+        parts, padding = vector.reshape(self.parts, self.part), -self.part % self.values
+        blocks = (np.pad(parts, ((0, 0), (0, padding))) if padding else parts).reshape(-1, self.values)
+        return blocks if self.parts == 1 else blocks[self._rows]
+
+    def by_element(self, blocks: NDArray[_Number]) -> NDArray[_Number]:
+        """Return the vector [elements] of which by_block() makes these blocks [blocks, values]."""
+        in_memory = blocks
+        if self.parts > 1:
+            in_memory = np.empty_like(blocks)
+            in_memory[self._rows] = blocks
+        return in_memory.reshape(self.parts, -1)[:, : self.part].reshape(-1)
+
+    def of_blocks(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which elements [elements] are in the chosen blocks [blocks]."""
+        return self.by_element(np.repeat(chosen[:, np.newaxis], self.values, axis=1))
 
     def gives(self, blocks: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return for which of these blocks of a Partition this worker sends values, and so gets none."""
-        owns = self.owns(blocks)
+        owns: NDArray[np.bool_] = self._rows[blocks] // (self.blocks // self.parts) == self.own
         return owns if self.operation == GATHER else ~owns
 
     @property
@@ -178,6 +218,4 @@ class Tensor(ctypes.Structure):
         Returns:
             The bounds [elements].
         """
-        padded = np.pad(total, (0, self.blocks * self.values - total.size))
-        rows = padded.reshape(self.blocks, self.values)
-        return quantization.error_bound(factors, self.workers, rows).reshape(-1)[: total.size]
+        return self.by_element(quantization.error_bound(factors, self.workers, self.by_block(total)))

@@ -399,8 +399,6 @@ class SocketWorker(Protocol):
     def unsummed(self) -> NDArray[np.int64]: ...  # noqa: D102
     @property
     def summed(self) -> NDArray[np.bool_]: ...  # noqa: D102
-    @property
-    def exchange_block(self) -> int: ...  # noqa: D102
     def checked(self, x: NDArray[np.float32], out: NDArray[np.float32] | None) -> Buffers: ...  # noqa: D102
     def repeat(self, socket: UdpSocket, buffers: Buffers, call: str) -> int: ...  # noqa: D102
     def begin(  # noqa: D102
@@ -489,17 +487,12 @@ class InNetworkAllReduce(Closing):
         elif len(self.unsummed):
             self.unsummed = _NO_ELEMENTS
 
-    @property
-    def block(self) -> int:
-        """Return how many words of 32 bits are a block of exchange_in_network()."""
-        return self.worker.exchange_block
-
     def exchange_in_network(self, buffers: Buffers, partition: Partition, call: str) -> None:
         """Gather or scatter flat arrays that have been checked.
 
         Args:
             buffers: Input and output, as Worker.begin() expects them.
-            partition: The owners of the blocks; only fanin's own worker knows them.
+            partition: The parts and their owners; only fanin's own worker knows them.
             call: The purpose of the operation; see Worker.start().
         """
         self._complete(buffers, call, NOT_BEGUN, partition)

@@ -290,7 +290,11 @@ def _draw_operations(scenario: Scenario) -> Scenario:
         operation = draw.choice(drawn)
         if not work.in_network or work.mismatch or work.overflow:
             return work
-        return replace(work, operation=operation)
+        work = replace(work, operation=operation)
+        if operation == "all-reduce":
+            return work
+        unit = work.workers * work.block  # whole blocks for each worker
+        return replace(work, elements=tuple(-(-elements // unit) * unit for elements in work.elements))
 
     later = tuple(replace(one, work=changed(one.work)) for one in scenario.later)
     return replace(scenario, jobs=tuple(map(changed, scenario.jobs)), later=later)

@@ -18,17 +18,16 @@ from fanin.workers.recovery import Recovery
 from fanin.workers.tensor import Partition
 
 
-def partition_of(work: Work, rank: int, elements: int) -> Partition:
-    """Return the blocks that a rank owns: about as many as the others."""
-    blocks = -(-elements // work.block)
+def partition_of(work: Work, rank: int) -> Partition:
+    """Return the part that a rank owns."""
     assert work.operation != "all-reduce"
-    return Partition(work.operation, blocks * rank // work.workers, blocks * (rank + 1) // work.workers)
+    return Partition(work.operation, work.workers, rank)
 
 
 def own(work: Work, rank: int, elements: int) -> slice:
     """Return the elements that a rank owns."""
-    partition, values = partition_of(work, rank, elements), work.block
-    return slice(partition.first * values, partition.end * values)
+    part = elements // work.workers
+    return slice(part * rank, part * (rank + 1))
 
 
 def partitioned(work: Work, make_worker: MakeWorker, lease: Lease, recovery: Recovery) -> AnyWorker:
@@ -46,7 +45,7 @@ def _start(
         out = x
     elif out is x:
         out = None
-    start(x, now, out, partition=partition_of(work, rank, len(x)))
+    start(x, now, out, partition=partition_of(work, rank))
 
 
 @dataclass(frozen=True, slots=True)

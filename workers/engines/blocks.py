@@ -40,12 +40,11 @@ class Blocks:
         self.missed = np.zeros(0, np.int64)
         self.accepted = np.zeros(tensor.most_chunks, np.bool_)
         self._factors = factors
-        padding = tensor.blocks * tensor.values - x.size
         self._out = out
-        self._x_rows = self._rows(np.pad(x, (0, padding)) if padding else x)
-        self._out_rows = self._rows(np.empty(x.size + padding, np.float32) if padding else out)
-        if tensor.operation == GATHER:  # in place
-            self._out_rows = self._x_rows
+        self._x_rows = tensor.by_block(x)
+        # In a gather, `out` is `x`.
+        self._out_rows = self._x_rows if tensor.operation == GATHER else tensor.by_block(out)
+        self._apart = not np.may_share_memory(self._out_rows, out)
         self._undecided = np.ones(tensor.blocks, np.bool_)
         # By chunk, for the largest possible number of chunks: the last ones announce values that change no maximum.
         self._e0 = np.full(tensor.most_chunks, quantization.SMALLEST_EXPONENT, np.int8)
@@ -68,13 +67,12 @@ class Blocks:
         """Return whether all largest exponents are known, for a tensor that is delayed."""
         return not np.count_nonzero(self._undecided)
 
-    def _rows(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-        return vector.reshape(self.tensor.blocks, self.tensor.values)
-
     def types(self, chunks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the msg_type of the packets of these chunks [m]."""
         types = np.full(len(chunks), wire.UPDATE)
         carrying = chunks >= self.tensor.bare
+        if self.tensor.operation == SCATTER:  # only exponents, so there is nothing to give
+            types[~carrying & (chunks > 0)] = wire.TAKE
         if self.tensor.operation != ALL_REDUCE and np.count_nonzero(carrying):
             gives = self.tensor.gives(self._blocks_of(chunks[carrying]))
             types[carrying] = np.where(gives, wire.GIVE, wire.TAKE)
@@ -85,12 +83,12 @@ class Blocks:
         packets["e0"] = self._e0[chunks]
         packets["e1"] = self._e1[chunks]
         packets["call"] = self._calls(chunks)
+        if packets.dtype == wire.HEADER:
+            return
         if chunks[0] < self.tensor.bare:
             integers = wire.integers(packets, 32)
             integers[:] = 0
             integers[chunks == 0, :DIGITS] = self.tensor.agreement.digits
-            return
-        if packets.dtype == wire.HEADER:
             return
         rows = span(self._blocks_of(chunks))
         if self.tensor.operation == GATHER:
@@ -214,16 +212,15 @@ class Blocks:
 
     def complete(self) -> None:
         """Complete the caller's array after every result has been read."""
-        if self._out_rows.size != self._out.size:
-            self._out[:] = self._out_rows.reshape(-1)[: self._out.size]
+        if self._apart:
+            self._out[:] = self.tensor.by_element(self._out_rows)
 
     def put_out(self) -> NDArray[np.bool_]:
         """Move the sums read so far into the caller's array, and return which blocks have one: [blocks]."""
-        lead, values = self.tensor.lead, self.tensor.values
-        summed = self.accepted[lead : lead + self.tensor.blocks].copy()
-        if self._out_rows.size != self._out.size:
-            size = self._out.size
-            np.copyto(self._out, self._out_rows.reshape(-1)[:size], where=np.repeat(summed, values)[:size])
+        lead, tensor = self.tensor.lead, self.tensor
+        summed = self.accepted[lead : lead + tensor.blocks].copy()
+        if self._apart:
+            np.copyto(self._out, tensor.by_element(self._out_rows), where=tensor.of_blocks(summed))
         return summed
 
     def let_go(self) -> None:

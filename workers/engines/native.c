@@ -72,7 +72,7 @@ SHARE_STRUCT(totals,
              FIELD(accepted) FIELD(saturated) FIELD(ignored) FIELD(spent))
 SHARE_STRUCT(buffers, FIELD(x) FIELD(out) FIELD(kept) FIELD(elements))
 SHARE_STRUCT(tensor, FIELD(expected) FIELD(agreement) FIELD(delayed) FIELD(signature) FIELD(most_chunks) FIELD(values) FIELD(bits)
-             FIELD(operation) FIELD(first) FIELD(end))
+             FIELD(operation) FIELD(parts) FIELD(own) FIELD(part) FIELD(run))
 SHARE_STRUCT(batch, FIELD(count) FIELD(kept_in) FIELD(size))
 SHARE_STRUCT(work,
              FIELD(awaited) FIELD(times_sent) FIELD(backoffs) FIELD(sendings)
@@ -85,8 +85,9 @@ SHARE_STRUCT(work,
              FIELD(last_chunk)
              FIELD(x_tail) FIELD(out_tail) FIELD(e0) FIELD(e1) FIELD(factors) FIELD(accepted) FIELD(missed)
              FIELD(x) FIELD(out) FIELD(copy) FIELD(expected) FIELD(agreement)
-             FIELD(delayed) FIELD(values) FIELD(bits) FIELD(words) FIELD(call) FIELD(operation) FIELD(first)
-             FIELD(end) FIELD(whole_blocks) FIELD(rest) FIELD(blocks) FIELD(lead)
+             FIELD(delayed) FIELD(values) FIELD(bits) FIELD(words) FIELD(call)
+             FIELD(operation) FIELD(parts) FIELD(own) FIELD(part) FIELD(run)
+             FIELD(blocks) FIELD(blocks_of_part) FIELD(lead)
              FIELD(undecided) FIELD(missed_count) FIELD(ready_count))
 
 static uint16_t load16(const uint8_t *from)
@@ -128,6 +129,37 @@ static void store32(uint8_t *to, uint32_t value)
 #endif
 #endif
 
+/* -- tensor.py ---------------------------------------------------------------------------------------------------- */
+
+struct place { /* where in the vector a block is: its part, its first element, and how many it has */
+    int64_t part, first, count;
+};
+
+/* Returns where a block is. Blocks are numbered in the order in which they travel: the first `run` blocks of each part, then
+ * the next ones. The last runs may be shorter. */
+static struct place place_of(const struct work *w, int64_t block)
+{
+    int64_t part = 0;
+    if (w->parts > 1) {
+        int64_t round = block / (w->run * w->parts), before = round * w->run, left = w->blocks_of_part - before;
+        int64_t run = left < w->run ? left : w->run, within = block - before * w->parts;
+        part = within / run;
+        block = before + within % run;
+    }
+    int64_t offset = block * w->values, rest = w->part - offset;
+    return (struct place){part, part * w->part + offset, rest < w->values ? rest : w->values};
+}
+
+/* Returns the values of a block, with zeros at the end if it is not full. */
+static const float *values_at(const struct work *w, struct place place)
+{
+    if (place.count == w->values)
+        return w->x + place.first;
+    memcpy(w->x_tail, w->x + place.first, (size_t)place.count * sizeof *w->x);
+    memset(w->x_tail + place.count, 0, (size_t)(w->values - place.count) * sizeof *w->x);
+    return w->x_tail;
+}
+
 /* -- quantization.py ---------------------------------------------------------------------------------------------- */
 
 /* Returns the bits of a block's largest magnitude. They are ordered as magnitudes are, with infinity and NaN at the top. */
@@ -144,11 +176,12 @@ BY_PROCESSOR static uint32_t peak_of(const float *x, int64_t count)
 }
 
 /* Computes the exponents of the blocks of `x`, and returns how many blocks cannot be quantized. */
-static int64_t announce(struct work *w, const float *x, int64_t elements)
+static int64_t announce(struct work *w)
 {
-    int64_t values = w->values, bad = 0;
-    for (int64_t block = 0; elements > 0; block++, x += values, elements -= values) {
-        uint32_t peak = peak_of(x, elements < values ? elements : values);
+    int64_t bad = 0;
+    for (int64_t block = 0; block < w->blocks; block++) {
+        struct place place = place_of(w, block);
+        uint32_t peak = peak_of(w->x + place.first, place.count);
         float magnitude;
         memcpy(&magnitude, &peak, sizeof magnitude);
         int exponent = 0;
@@ -315,15 +348,15 @@ static int64_t block_of(const struct work *w, int64_t chunk)
     return chunk < w->lead ? chunk : w->missed[chunk - w->lead];
 }
 
-/* Returns whether this worker owns a block. */
-static bool owns(const struct work *w, int64_t block) { return block >= w->first && block < w->end; }
-
 /* Returns the msg_type of the update of a chunk. */
 static int type_of(const struct work *w, int64_t chunk)
 {
-    if (w->operation == ALL_REDUCE || is_bare(w, chunk))
+    if (w->operation == ALL_REDUCE || (is_bare(w, chunk) && !chunk))
         return UPDATE;
-    return owns(w, block_of(w, chunk)) == (w->operation == GATHER) ? GIVE : TAKE;
+    if (is_bare(w, chunk)) /* only exponents, so there is nothing to give */
+        return TAKE;
+    bool owns = place_of(w, block_of(w, chunk)).part == w->own;
+    return owns == (w->operation == GATHER) ? GIVE : TAKE;
 }
 
 /* Returns the factor for a block's values in a chunk. NaN: zeros are sent instead of the values. */
@@ -357,31 +390,32 @@ static void learn(struct work *w, int64_t block, int largest, bool quantizable)
 /* Stores a block's result. `values` is NULL if the sum is for others. */
 static void read_values(struct work *w, const uint8_t *values, int64_t block)
 {
-    float *out = w->out + block * w->values;
-    const float *x = block < w->whole_blocks ? w->x + block * w->values : w->x_tail;
-    size_t bytes = (size_t)(block < w->whole_blocks ? w->values : w->rest) * sizeof *out;
+    struct place place = place_of(w, block);
+    float *out = w->out + place.first;
+    size_t bytes = (size_t)place.count * sizeof *out;
     if (w->operation == GATHER) {
         if (values)
             memcpy(out, values, bytes);
         return;
     }
     if (isnan(w->factors[block])) { /* the result is the worker's own values */
-        memmove(out, x, bytes);
+        memmove(out, w->x + place.first, bytes);
         return;
     }
     if (!values)
         return;
-    float *to = block < w->whole_blocks ? out : w->out_tail;
-    if (w->operation == SCATTER && w->bits == 16)
+    const float *x = w->operation == SCATTER ? values_at(w, place) : NULL;
+    float *to = place.count == w->values ? out : w->out_tail;
+    if (x && w->bits == 16)
         dequantize_16_with(values, x, w->factors[block], w->values, to);
-    else if (w->operation == SCATTER)
+    else if (x)
         dequantize_with(values, x, w->factors[block], w->values, to);
     else if (w->bits == 16)
         dequantize_16(values, w->factors[block], w->values, to);
     else
         dequantize(values, w->factors[block], w->values, to);
-    if (block == w->whole_blocks)
-        memcpy(out, w->out_tail, (size_t)w->rest * sizeof *out);
+    if (to == w->out_tail)
+        memcpy(out, to, bytes);
 }
 
 /* -- reference.py ------------------------------------------------------------------------------------------------- */
@@ -413,7 +447,6 @@ static uint32_t pool_index(const struct work *w, int64_t number)
  * and `propagate` is false, no chunk is ready, and the all-reduce has no chunks. */
 void begin(struct work *w, const struct tensor *t, const struct buffers *b, int64_t first_chunk, bool propagate)
 {
-    int64_t elements = b->elements;
     w->x = b->x;
     w->out = b->kept ? b->kept : b->out;
     w->copy = b->kept ? b->out : NULL;
@@ -424,15 +457,16 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     w->bits = t->bits;
     w->words = t->values * t->bits / 32;
     w->operation = t->operation;
-    w->first = t->first;
-    w->end = t->end;
+    w->parts = t->parts;
+    w->own = t->own;
+    w->part = t->part;
+    w->run = t->run;
     w->call = (uint32_t)(t->signature + w->progress->calls);
     w->progress->disagree = w->progress->unsummed = 0;
     w->progress->first_chunk = first_chunk;
     w->progress->chunks = w->ready_count = 0;
-    w->whole_blocks = elements / w->values;
-    w->rest = elements % w->values;
-    w->blocks = w->whole_blocks + (w->rest > 0);
+    w->blocks_of_part = (w->part + w->values - 1) / w->values;
+    w->blocks = w->parts * w->blocks_of_part;
     int64_t gathered = w->blocks + 1; /* chunks of a gather */
     w->lead = w->operation == GATHER ? gathered : w->blocks;
     w->lead = w->lead < w->window ? w->lead : w->window;
@@ -442,14 +476,12 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     memset(w->e0 + w->blocks, SMALLEST_EXPONENT, (size_t)w->lead);
     memset(w->e1 + w->blocks, 0, (size_t)w->lead);
     memset(w->accepted, 0, (size_t)(w->blocks + w->lead));
-    memcpy(w->x_tail, w->x + w->whole_blocks * w->values, (size_t)w->rest * sizeof *w->x);
-    memset(w->x_tail + w->rest, 0, (size_t)(w->values - w->rest) * sizeof *w->x);
     if (w->operation == GATHER) {
         memset(w->e0, SMALLEST_EXPONENT, (size_t)w->blocks);
         memset(w->e1, 0, (size_t)w->blocks);
         w->progress->missing = w->progress->chunks = gathered;
     } else {
-        if (announce(w, w->x, elements) && !propagate)
+        if (announce(w) && !propagate)
             return;
         w->progress->missing = w->progress->chunks = w->delayed ? w->lead : w->blocks + w->lead;
     }
@@ -485,7 +517,7 @@ struct batch pack(struct work *w, const int64_t *chunks, int64_t count, double n
             continue;
         int64_t block = bare ? NONE : block_of(w, chunk);
         if (!bare && w->operation == GATHER) {
-            memcpy(packet + HEADER, block < w->whole_blocks ? w->x + block * w->values : w->x_tail, (size_t)w->values * 4);
+            memcpy(packet + HEADER, values_at(w, place_of(w, block)), (size_t)w->values * 4);
             continue;
         }
         double factor = bare ? NAN : factor_of(w, chunk, block);
@@ -496,7 +528,7 @@ struct batch pack(struct work *w, const int64_t *chunks, int64_t count, double n
                 store32(packet + HEADER + 4 * digit, (uint32_t)w->agreement[digit]);
         if (isnan(factor))
             continue;
-        const float *x = block < w->whole_blocks ? w->x + block * w->values : w->x_tail;
+        const float *x = values_at(w, place_of(w, block));
         if (w->bits == 16)
             quantize_16(x, factor, w->values, packet + HEADER);
         else
@@ -639,7 +671,7 @@ static void take_packets(struct work *w, const uint8_t *datagrams, int64_t count
         admit(w, before);
     }
     if (fresh && !w->progress->missing && w->copy)
-        memcpy(w->copy, w->out, (size_t)(w->whole_blocks * w->values + w->rest) * sizeof *w->copy);
+        memcpy(w->copy, w->out, (size_t)(w->parts * w->part) * sizeof *w->copy);
 }
 
 /* Processes a batch of datagrams, `stride` bytes apart, and adds the chunks that may then be sent to `ready`. */

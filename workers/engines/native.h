@@ -70,7 +70,7 @@ struct tensor { /* tensor.py */
     int64_t signature;        /* every packet carries it, added to the call's number */
     int64_t most_chunks;      /* chunks if no exponent is as expected */
     int64_t values, bits;     /* elements of a block, and bits of an integer that travels */
-    int64_t operation, first, end; /* the last two: the blocks that this worker owns, unless it is an all-reduce */
+    int64_t operation, parts, own, part, run; /* part: elements of one; own: the part of this worker */
 };
 
 struct work {
@@ -88,20 +88,21 @@ struct work {
     struct totals *totals;
     double initial_rto, min_rto, max_rto, granularity, give_up;
     int64_t lease, window, first_slot, workers, earliest_chunk, last_chunk;
-    float *x_tail, *out_tail; /* for the last block of an all-reduce if it is not full */
+    float *x_tail, *out_tail; /* for a block that is not full, the last one of a part */
     /* Memory for the largest all-reduce so far, by chunk or by block: */
     int8_t *e0;
     uint8_t *e1;
     double *factors;
     uint8_t *accepted;
     int64_t *missed; /* blocks whose exponents are not as expected, ascending */
-    /* Of one all-reduce. rest: elements of the last block if it is not full. */
+    /* Of one all-reduce. */
     const float *x;
     float *out, *copy; /* copy: gets the sum, too, once it is complete; NULL: none */
     int8_t *expected;         /* this and the next two are the tensor's */
     const int32_t *agreement;
-    int64_t delayed, values, bits, words, call, operation, first, end; /* words: in a packet with values */
-    int64_t whole_blocks, rest, blocks, lead, undecided, missed_count;
+    int64_t delayed, values, bits, words, call; /* words: in a packet with values */
+    int64_t operation, parts, own, part, run;
+    int64_t blocks, blocks_of_part, lead, undecided, missed_count;
     int64_t ready_count;
 };
 

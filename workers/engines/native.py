@@ -64,11 +64,9 @@ class Work(ctypes.Structure):
         *((name, _int64) for name in ("earliest_chunk", "last_chunk")),
         *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "missed")),
         *((name, _pointer) for name in ("x", "out", "copy", "expected", "agreement")),
-        *(
-            (name, _int64)
-            for name in ("delayed", "values", "bits", "words", "call", "operation", "first", "end")
-        ),
-        *((name, _int64) for name in ("whole_blocks", "rest", "blocks", "lead")),
+        *((name, _int64) for name in ("delayed", "values", "bits", "words", "call")),
+        *((name, _int64) for name in ("operation", "parts", "own", "part", "run")),
+        *((name, _int64) for name in ("blocks", "blocks_of_part", "lead")),
         *((name, _int64) for name in ("undecided", "missed_count", "ready_count")),
     )
 

@@ -29,7 +29,7 @@ from fanin.workers.job.ring_fallback import LeaseLostError, RingFallback, UnderW
 from fanin.workers.lease import Lease
 from fanin.workers.participant_udp import PluggedWorker
 from fanin.workers.recovery import Recovery
-from fanin.workers.tensor import Partition
+from fanin.workers.tensor import NOBODY, Partition
 from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig, SocketWorker
 
 _LOOK = 0.25  # longest time in seconds for which a worker that waits for news does not report
@@ -301,7 +301,7 @@ class Member(InNetworkAllReduce):
             unsummed = self.unsummed
             nothing = np.zeros(1, np.float32)
             super().exchange_in_network(
-                Buffers(nothing, nothing), Partition("gather", 0, 0), f"{call}: all have it"
+                Buffers(nothing, nothing), Partition("gather", 1, NOBODY), f"{call}: all have it"
             )
         except LeaseLostError:
             self._agree(fallback)

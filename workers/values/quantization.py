@@ -63,16 +63,17 @@ def block_exponents(
     return np.maximum(exponents, SMALLEST_EXPONENT).astype(np.int8), quantizable
 
 
-def first_unquantizable(values: NDArray[np.float32], row_length: int, quantizable: NDArray[np.bool_]) -> int:
-    """Return the index of the value that makes the first bad row unquantizable: its largest magnitude, or first NaN.
+def first_unquantizable(
+    blocks: NDArray[np.float32], quantizable: NDArray[np.bool_]
+) -> tuple[np.intp, np.intp]:
+    """Return the index of the value that makes the first bad block unquantizable: its largest magnitude, or first NaN.
 
     Args:
-        values: The flat array.
-        row_length: Values in a row.
-        quantizable: Which rows can be quantized [rows].
+        blocks: The values [blocks, values].
+        quantizable: Which blocks can be quantized [blocks].
     """
-    start = int(np.argmin(quantizable)) * row_length
-    return start + int(np.argmax(np.abs(values[start : start + row_length])))
+    block = np.argmin(quantizable)
+    return block, np.argmax(np.abs(blocks[block]))
 
 
 def scales(exponents: NDArray[np.int8], workers: int, bits: int = 32) -> NDArray[np.float64]:

@@ -103,7 +103,7 @@ def test_what_the_exponent_byte_cannot_hold_is_not_quantizable(bad: float) -> No
     exponents, quantizable = quantization.block_exponents(x, 2)
     assert list(quantizable) == [True, False, True]
     assert exponents[1] == -128
-    assert quantization.first_unquantizable(x.reshape(-1), 4, quantizable) == 6
+    assert quantization.first_unquantizable(x, quantizable) == (1, 2)
 
 
 def test_the_largest_magnitude_below_2_to_127_is_quantizable() -> None:
