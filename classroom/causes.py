@@ -1,4 +1,4 @@
-"""What a student's program did with the packet for which a test failed: likely causes, read from its trace.
+"""Likely causes of a failure: what a student's program did with the packet for which a test failed, from its trace.
 
 A cause is one sentence with a place in the student's file. It states what the program did or left out, and not what a
 solution would do: the hints of the lab are for that.
@@ -49,7 +49,7 @@ _PORT, _GROUP = "standard.egress_spec", "standard.mcast_grp"
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """How the outcome differs from the expected one.
+    """Difference between the outcome and the expected one.
 
     Attributes:
         kind: The packet did not leave by the expected port, it left although it should be dropped, it left with other
