@@ -48,6 +48,7 @@ class Bench:
         self._programs = programs
         self._surroundings = surroundings
         self._running: list[StudentProgram] = []
+        self._network: NetworkUnderTest | None = None  # the last one
         self.story = Story()
         self.random = random.Random(seed)
 
@@ -115,7 +116,7 @@ class Bench:
         lose: Mapping[str, Callable[[int, bytes], bool]] | None = None,
     ) -> NetworkUnderTest:
         """Return a network, in virtual time or live (see NetworkUnderTest)."""
-        return NetworkUnderTest(
+        self._network = NetworkUnderTest(
             topology,
             switches,
             hosts,
@@ -123,6 +124,7 @@ class Bench:
             lose=lose,
             surroundings=self._surroundings,
         )
+        return self._network
 
     def fits_pipeline(self, file: str) -> None:
         """Fail if the student's P4 program needs what a hardware pipeline does not have (docs/reference/lint.md).
@@ -148,7 +150,7 @@ class Bench:
             ExpectationError: It does not hold.
         """
         if not holds:
-            raise ExpectationError(Problem(text))
+            raise ExpectationError(Problem(text, causes=self._network.causes() if self._network else ()))
 
     def close(self) -> None:
         """End the student's processes of this test."""

@@ -37,6 +37,7 @@ MOST_BYTES = 4 << 20  # of a submission
 MOST_FILES = 100
 SECONDS = 90.0  # for all tests of one submission
 _LONGEST_NOTE = 200  # characters
+_LONGEST_PHRASE = 100  # characters about one of several tests
 _BEGINS_FORMULA = tuple("=+-@\t\r＝＋－＠")  # some spreadsheets take wide characters, too
 _SERVER = "/submission"  # where its sandboxes see a submission
 _KINDS = (".p4", ".py", ".json", ".toml", ".h")
@@ -49,7 +50,7 @@ class Marks:
     Attributes:
         student: The name of the submission's folder.
         outcomes: The outcome of every test, hidden ones included. Empty if it could not be marked.
-        note: What the teacher should know, or an empty text.
+        note: What is wrong with the submission as a whole, or an empty text.
     """
 
     student: str
@@ -65,6 +66,14 @@ class Marks:
     def most(self) -> int:
         """Return the points of all tests."""
         return sum(outcome.points for outcome in self.outcomes)
+
+    def summary(self, *, hidden: bool = True) -> str:
+        """Return the note, or else what failed in each test, on one line; empty if all passed.
+
+        Args:
+            hidden: Whether the reader may know of hidden tests.
+        """
+        return self.note or _what_failed([each for each in self.outcomes if hidden or not each.hidden])
 
 
 @dataclass(slots=True)
@@ -125,7 +134,7 @@ class Grader:
                 outcomes, ended = self._run(staged, Path(made), number)
         finally:
             self._numbers.put(number)
-        return Marks(shown(folder.name), outcomes, shown(note or ended or _why_none_passed(outcomes)))
+        return Marks(shown(folder.name), outcomes, shown(note or ended))
 
     def _run(self, staged: Path, place: Path, number: int) -> tuple[list[Outcome], str]:
         """Return the outcomes, and why the tests ended early, or an empty text."""
@@ -413,13 +422,18 @@ def _likely(name: str, others: Sequence[str]) -> str:
     return f"; rename {' or '.join(map(repr, likely[:3]))} if that is it" if likely else ""
 
 
-def _why_none_passed(outcomes: Sequence[Outcome]) -> str:
-    """Return why the first test failed if all have, such as a program that does not compile; empty if one passed."""
-    if not outcomes or any(outcome.problem is None for outcome in outcomes):
-        return ""
-    first = outcomes[0].problem
-    assert first is not None
-    return " ".join(printable(first.text).split())[:_LONGEST_NOTE]
+def _what_failed(outcomes: Sequence[Outcome]) -> str:
+    """Return one phrase for each test that failed, or one for all if all failed for the same reason."""
+    problems = {each.test: each.problem for each in outcomes if each.problem is not None}
+    if len({problem.text for problem in problems.values()}) == 1 and len(problems) == len(outcomes):
+        return _phrase(next(iter(problems.values())), _LONGEST_NOTE)
+    return "; ".join(f"{test}: {_phrase(each, _LONGEST_PHRASE)}" for test, each in problems.items())
+
+
+def _phrase(problem: Problem, longest: int) -> str:
+    """Return the likely cause of a failure, or else what was found, on one line."""
+    text = shown(" ".join((problem.causes or (problem.text,))[0].split()))
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def _end(group: int) -> None:
@@ -452,7 +466,7 @@ def write_csv(marks: Sequence[Marks], file: TextIO) -> None:
     for each in marks:
         points = [outcome.points if outcome.passed else 0 for outcome in each.outcomes]
         numbers = [each.points, each.most, *points] if points else [""] * (2 + len(tests))
-        writer.writerow([_cell(each.student), *numbers, _cell(each.note)])
+        writer.writerow([_cell(each.student), *numbers, _cell(each.summary())])
 
 
 def set_aside(file: Path) -> Path | None:
@@ -476,18 +490,25 @@ def _cell(text: str) -> str:
     return f"'{text}" if text[:1] in _BEGINS_FORMULA else text
 
 
+def _with_causes(outcome: Outcome, problem: Problem) -> str:
+    causes = [f"  Your program: {cause}" for cause in problem.causes]
+    return "\n".join([told(outcome), *([""] if causes else []), *causes])
+
+
 def gradescope(marks: Marks) -> dict[str, Any]:
     """Return the results of a submission as Gradescope's autograder reads them (results.json)."""
     return {
         "score": marks.points,
-        "output": marks.note,
+        "output": marks.summary(hidden=False),
         "tests": [
             {
                 "name": outcome.title,
                 "score": outcome.points if outcome.passed else 0,
                 "max_score": outcome.points,
                 "status": "passed" if outcome.passed else "failed",
-                "output": "" if outcome.passed else printable(told(outcome)),
+                "output": ""
+                if outcome.problem is None
+                else printable(_with_causes(outcome, outcome.problem)),
                 "visibility": "hidden" if outcome.hidden else "visible",
             }
             for outcome in marks.outcomes

@@ -8,9 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.classroom.causes import MOST, Deviation
 from fanin.classroom.story import ExpectationError, Problem, Story
 from fanin.classroom.student import StudentProgram
 from fanin.classroom.switch_under_test import LoadedProgram, SwitchUnderTest
+from fanin.native.text import counted
 from fanin.simulator.network import Station, VirtualNetwork
 from fanin.topologies.model import Topology
 
@@ -33,6 +35,8 @@ class StudentWorker:
 
     def __init__(self, program: StudentProgram) -> None:
         self._program = program
+        self._frames_returned = {"start": 0, "receive": 0, "timeout": 0}
+        self._calls = dict(self._frames_returned)
         self.result: Any = None
 
     def start(self) -> Sequence[bytes]:
@@ -53,7 +57,15 @@ class StudentWorker:
         """Return whether the worker has its result."""
         return self.result is not None
 
+    def history(self) -> str:
+        """Return how often each of its functions was called, and how many frames they returned."""
+        return "; ".join(
+            f"{name}() returned {counted(self._frames_returned[name], 'frame')} in {counted(calls, 'call')}"
+            for name, calls in self._calls.items()
+        )
+
     def _frames(self, name: str, *arguments: bytes) -> Sequence[bytes]:
+        self._calls[name] += 1
         found = self._program.call(name, *arguments)
         if not isinstance(found, list) or not all(isinstance(each, bytes) for each in found):
             raise ExpectationError(
@@ -66,6 +78,7 @@ class StudentWorker:
             raise ExpectationError(
                 Problem(f"{self._program.name}: {name}() returned a frame of {longest} bytes")
             )
+        self._frames_returned[name] += len(found)
         return found
 
 
@@ -230,7 +243,21 @@ class NetworkUnderTest:
     def failed(self, text: str) -> ExpectationError:
         """Return a failure with this text and the trace of the last packet that reached a switch."""
         traces = (f"{name}: {trace}" for name, switch in self._switches.items() if (trace := switch.trace()))
-        return ExpectationError(Problem(text, trace=next(traces, "")))
+        return ExpectationError(Problem(text, trace=next(traces, ""), causes=self.causes()))
+
+    def causes(self) -> tuple[str, ...]:
+        """Return what the student's programs did that may have led to a failure (causes.py)."""
+        found = [cause for switch in self._switches.values() for cause in switch.causes(Deviation())]
+        workers = {
+            name: station.program
+            for name, station in self.stations.items()
+            if isinstance(station.program, StudentWorker)
+        }
+        waiting = {name: worker for name, worker in workers.items() if not worker.done()}
+        found += [
+            f"the worker of {name}: {worker.history()}" for name, worker in (waiting or workers).items()
+        ]
+        return tuple(dict.fromkeys(found))[:MOST]
 
     def check(self, holds: bool, text: str) -> None:
         """Fail with a text, and the trace of the last packet that reached a switch, unless something holds.

@@ -32,12 +32,14 @@ class Problem:
         trace: The path of the packet that went wrong through the student's program, or empty.
         broken: A file of the student is missing, does not compile, raises an error or returns entries that do not
             fit the program, so that no hint helps.
+        causes: What the student's program did that may have led to it, the most likely cause first (causes.py).
     """
 
     text: str
     rows: tuple[Row, ...] = ()
     trace: str = ""
     broken: bool = False
+    causes: tuple[str, ...] = ()
 
 
 class ExpectationError(Exception):
@@ -86,6 +88,7 @@ class Outcome:
             "rows": [[row.name, row.expected, row.actual] for row in self.problem.rows],
             "trace": self.problem.trace,
             "broken": self.problem.broken,
+            "causes": [*self.problem.causes],
         }
         return {
             "test": self.test,
@@ -101,7 +104,9 @@ class Outcome:
 def outcome_from(document: dict[str, Any]) -> Outcome:
     """Return the outcome that `Outcome.document` wrote."""
     found = document["problem"]
-    problem = found and Problem(**found | {"rows": tuple(Row(*row) for row in found["rows"])})
+    problem = found and Problem(
+        **found | {"rows": tuple(Row(*row) for row in found["rows"]), "causes": tuple(found["causes"])}
+    )
     return Outcome(**document | {"steps": tuple(document["steps"]), "problem": problem})
 
 
@@ -169,8 +174,10 @@ def differing(expected: Packet, actual: bytes, program: Program) -> tuple[Row, .
             rows.append(Row(str(layer.name), f"{len(wanted)} bytes", f"only {len(head)} bytes are left"))
         elif name is not None:
             rows += _named_fields(program, name, wanted, head)
-        else:
-            rows += _fields(layer, kind(head))
+        elif type(other := kind(head)) is kind:
+            rows += _fields(layer, other)
+        else:  # such as Ether, which reads a type below 1536 as the length of an IEEE 802.3 frame
+            rows.append(Row(str(layer.name), wanted.hex(" "), head.hex(" ")))
     if rest:
         rows.append(Row("after the packet", "nothing", f"{len(rest)} bytes: {rest[:16].hex(' ')}"))
     return tuple(rows)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from scapy.packet import Packet
 
+from fanin.classroom.causes import Deviation, causes
 from fanin.classroom.story import ExpectationError, Problem, Story, differing
 from fanin.controller.entry_files import Entries, NamedEntry
 from fanin.experiments.tracing import fill
@@ -19,6 +20,7 @@ from fanin.p4compiler import Compiled, CompileError, compile_once
 from fanin.p4switch.bmv2json.program import ProgramError
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import TableError
+from fanin.p4switch.trace.events import PacketTrace
 from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
 
@@ -72,8 +74,10 @@ class SwitchUnderTest:
         self._story = story
         self._history: list[Entries | Arrival] = []
         self._blamed: int | None = None  # the place in the history of the packet to trace
+        self._traces: list[PacketTrace] | None = None  # of that packet; None until they are needed
         self._now = 0
         self._sent: list[tuple[int, bytes]] = []
+        self._read = ""  # the register or counter that was read last
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -131,6 +135,7 @@ class SwitchUnderTest:
         found = [each for each in known if each == name or each.endswith(f".{name}")]
         if len(found) != 1:
             raise self._failed(f"the program has no {kind} {name}; it has {', '.join(known) or 'none'}")
+        self._read = found[0]
         try:
             return read(found[0])
         except TableError as error:
@@ -175,22 +180,30 @@ class SwitchUnderTest:
         if not missing and not left:
             return
         if not expected:
-            raise self._failed(f"expected that the switch drops it; the switch sent {_ports(left)}")
+            raise self._failed(
+                f"expected that the switch drops it; the switch sent {_ports(left)}",
+                Deviation("not dropped", port=left[0][0]),
+            )
         if not missing:
             raise self._failed(
-                f"expected nothing else; the switch also sent {_ports(left)}:\n{left[0][1].hex(' ')}"
+                f"expected nothing else; the switch also sent {_ports(left)}:\n{left[0][1].hex(' ')}",
+                Deviation("not dropped", port=left[0][0]),
             )
         port, packet = missing[0]
         there = [data for out, data in left if out == port]
         if there:
             raise self._failed(
                 f"the packet that left by port {port} is not the one expected",
-                differing(packet, there[0], self._engine.program),
+                Deviation("fields", port=port, rows=differing(packet, there[0], self._engine.program)),
             )
         instead = f"the switch sent {_ports(left)}" if left else "but nothing left the switch"
         raise self._failed(
             f"expected a packet at port {port}: {type(packet)(bytes(packet)).summary()}; {instead}",
-            differing(packet, left[0][1], self._engine.program) if left else (),
+            Deviation(
+                "lost",
+                port=port,
+                rows=differing(packet, left[0][1], self._engine.program) if left else (),
+            ),
         )
 
     def check(self, holds: bool, text: str) -> None:
@@ -200,7 +213,7 @@ class SwitchUnderTest:
             ExpectationError: It does not hold.
         """
         if not holds:
-            raise self._failed(text)
+            raise self._failed(text, Deviation("state", state=self._read) if self._read else Deviation())
 
     def process(self, port: int, packet: bytes, now: int) -> list[tuple[int, bytes]]:
         """Process a packet of a network in virtual time (simulator/network.py)."""
@@ -213,28 +226,43 @@ class SwitchUnderTest:
         """Trace the last packet that arrived with these bytes, if a test fails."""
         for number, happened in enumerate(self._history):
             if isinstance(happened, Arrival) and happened.data == data:
-                self._blamed = number
+                self._blamed, self._traces = number, None
 
     def trace(self) -> str:
         """Return the path of the packet that is blamed for a failure, or an empty text if there was none."""
-        if self._blamed is None:
-            return ""
+        return "\n".join(as_text(found, verbose=True) for found in self._traces_of_blamed())
+
+    def causes(self, deviation: Deviation) -> tuple[str, ...]:
+        """Return likely causes of a failure, from the path of the packet that is blamed for it."""
+        return causes(self._traces_of_blamed(), self._engine.program, deviation)
+
+    def _traces_of_blamed(self) -> list[PacketTrace]:
+        if self._traces is None:
+            self._traces = [] if self._blamed is None else self._replayed(self._blamed)
+        return self._traces
+
+    def _replayed(self, number: int) -> list[PacketTrace]:
+        """Return the traces of the packet at this place in the history."""
         again = self._engine.new_instance()
         with traced(again) as tracer:
-            for happened in self._history[: self._blamed + 1]:
+            for happened in self._history[: number + 1]:
                 tracer.packets()  # only those of the last count
                 if isinstance(happened, Arrival):
                     again.process(happened.port, happened.data, happened.time)
                 else:
                     fill(again, happened)
-            return "\n".join(as_text(found, verbose=True) for found in tracer.packets())
+            return [*tracer.packets()]
 
     def _arrived(self, arrival: Arrival) -> None:
-        self._blamed = len(self._history)
+        self._blamed, self._traces = len(self._history), None
         self._history.append(arrival)
 
-    def _failed(self, text: str, rows: Sequence[Any] = (), *, broken: bool = False) -> ExpectationError:
-        return ExpectationError(Problem(text, tuple(rows), self.trace(), broken))
+    def _failed(
+        self, text: str, deviation: Deviation | None = None, *, broken: bool = False
+    ) -> ExpectationError:
+        found = deviation or Deviation()
+        problem = Problem(text, tuple(found.rows), self.trace(), broken, self.causes(found))
+        return ExpectationError(problem)
 
 
 def _misfit(entries: Any, error: ValidationError) -> str:

@@ -29,6 +29,7 @@ class Progress:
         failed: The test that failed first in the last check, or None.
         failure: A digest of how it failed.
         broken: It failed because of a broken file (see Problem), so that no hint helps.
+        causes: What the student's program did that may have led to the failure (causes.py).
         hints: How many hints were given for each test.
         hinted: The digest of each test's failure for which its last hint was given.
         passed: How many tests passed in the last check.
@@ -39,6 +40,7 @@ class Progress:
     failed: str | None = None
     failure: str = ""
     broken: bool = False
+    causes: list[str] = field(default_factory=list)
     hints: dict[str, int] = field(default_factory=dict)
     hinted: dict[str, str] = field(default_factory=dict)
     passed: int = 0
@@ -89,6 +91,7 @@ class WorkFolder:
         self._progress.failed = failed[0].test if failed else None
         self._progress.failure = _digest(failed[0].problem) if failed else ""
         self._progress.broken = any(each.problem is not None and each.problem.broken for each in failed[:1])
+        self._progress.causes = [*failed[0].problem.causes] if failed and failed[0].problem else []
         self._progress.passed = sum(each.passed for each in outcomes)
         self._progress.tests = len(outcomes)
         self._write()

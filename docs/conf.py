@@ -50,6 +50,7 @@ SOURCE = os.environ.get("FANIN_SOURCE_URL", "").rstrip("/")
 # The documents, in the order of the site's menu. In a document GitHub would show this as code.
 MENUS = {
     "README": {
+        "Start here": "overview",
         "Tutorials": "tutorials/tutorial tutorials/labs tutorials/*",
         "How-to guides": "how-to/launch how-to/torch how-to/jobs how-to/inside how-to/faults how-to/scenario "
         "how-to/results how-to/diagnose how-to/own how-to/*",
@@ -64,13 +65,14 @@ MENUS = {
 
 # Pages that stand for documents of the root folder. For GitHub they only link to them; the site puts their text there.
 STAND_FOR = {
+    DOCS / "overview.md": ROOT / "README.md",
     DOCS / "contributing.md": ROOT / "CONTRIBUTING.md",
     DOCS / "security.md": ROOT / "SECURITY.md",
     DOCS / "code-of-conduct.md": ROOT / "CODE_OF_CONDUCT.md",
 }
 _PAGE_OF = {file: page for page, file in STAND_FOR.items()}
 
-_LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 _GENERATED = re.compile(r"<!-- generated: ([\w-]+) -->")
 # How the first line of an indented block, which has no language of its own, shows what it is.
 _LANGUAGES = {
@@ -83,13 +85,18 @@ _LANGUAGES = {
 
 
 def _link_to_source(file: Path, page: Path, link: re.Match[str]) -> str:
-    """Return a link of a file as the site needs it on a page: pages as they are, the rest to where the source is."""
-    text, target, fragment = link.groups()
+    """Return a link of a file as the site needs it on a page.
+
+    Pages and pictures are those of the site; everything else is where the source is.
+    """
+    picture, text, target, fragment = link.groups()
     found = (file.parent / target).resolve()
     if not found.exists():
         return link[0]
     found = _PAGE_OF.get(found, found)
-    there = f"[{text}]({os.path.relpath(found, page.parent)}{fragment or ''})"
+    there = f"{picture}[{text}]({os.path.relpath(found, page.parent)}{fragment or ''})"
+    if picture:
+        return there
     if found.is_relative_to(DOCS) and found.suffix == ".md":
         return there
     if SOURCE:

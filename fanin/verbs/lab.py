@@ -179,6 +179,8 @@ def watch_lab(folder: Folder = Path(), seed: Seed = 0) -> None:
 def show_hint(folder: Folder = Path()) -> None:
     """Give a hint for the test that failed first in the last check; each time a clearer one.
 
+    Above it is what your program did in that test, as `fanin lab check` has found it in the trace.
+
     Examples:
         fanin lab hint
         fanin lab hint my-router
@@ -191,6 +193,7 @@ def show_hint(folder: Folder = Path()) -> None:
     if found is None:
         raise failure("lab", "there are no hints for this test; read README.md again")
     hint, given, cured = found
+    _say_causes(work)
     for number, stage in enumerate(hint.stages[:given], 1):
         say(f"{number} of {len(hint.stages)}: {stage}")
     say(f"see {hint.see}")
@@ -366,9 +369,9 @@ def grade_submissions(
                 if as_json:
                     passed_tests = [outcome.test for outcome in each.outcomes if outcome.passed]
                     record = {"student": each.student, "points": each.points, "of": each.most}
-                    say(json.dumps(record | {"passed": passed_tests, "note": each.note, "seed": drawn}))
+                    say(json.dumps(record | {"passed": passed_tests, "note": each.summary(), "seed": drawn}))
                 else:
-                    note = f" ({each.note})" if each.note else ""
+                    note = f" ({each.summary()})" if each.summary() else ""
                     say(f"{each.student}: {each.points} of {each.most}{note}")
     if packed:
         say(
@@ -400,6 +403,12 @@ def _work(folder: Path) -> WorkFolder:
 
     with failing("lab", LabError, status=2):
         return WorkFolder(folder)
+
+
+def _say_causes(work: WorkFolder) -> None:
+    """Print what the student's program did that may have led to the failure."""
+    for cause in work.progress.causes:
+        say(f"your program: {cause}")
 
 
 def _check_live(work: WorkFolder, seed: int, switch: SwitchKind, *, as_json: bool) -> bool:
@@ -460,6 +469,7 @@ def _check(work: WorkFolder, seed: int, *, as_json: bool, surroundings: Surround
         )
     elif failed and (found := work.hint(further=False)):
         hint, given, cured = found
+        _say_causes(work)
         more = "a clearer one" if given < len(hint.stages) else "all hints"
         if cured:
             said = (

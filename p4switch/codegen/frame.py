@@ -5,6 +5,8 @@ Source: BMv2's docs/simple_switch.md, "Pseudocode for what happens at the end of
 
 from __future__ import annotations
 
+import re
+
 from fanin.p4switch.bmv2json.expressions import Field
 from fanin.p4switch.bmv2json.program import ProgramError
 from fanin.p4switch.codegen.actions import ActionWriter, PrimitiveWriter
@@ -193,7 +195,10 @@ def _write_deparse(out: Writer, layout: Layout, actions: ActionWriter) -> None:
         out.trace_line("    if (p->valid[deparser_order[i]])")
         out.trace_line("        trace_header(&s->base, p, TRACE_DEPARSE, deparser_order[i]);")
         for header in packet_headers(layout.program) if out.traced else ():
-            if header.name not in deparser.order and not header.always_valid:
+            variable = re.search(
+                r"_\d+$", header.name
+            )  # of the program, which the compilers call NAME_NUMBER
+            if header.name not in deparser.order and not header.always_valid and not variable:
                 out.trace_line(f"if ({layout.is_valid(header.name)})")
                 out.trace(RecordKind.NOT_EMITTED, layout.header_index(header.name))
         out.line(f"uint8_t *first = emit_headers(p, deparser_order, {count}, s->input);")

@@ -216,7 +216,7 @@ def marks(lab: Lab, marker: Grader, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.mark.parametrize("name", ["a-good", "zz-good", "in-a-folder"])
 def test_good_submissions_get_all_points_whatever_others_do(marks: dict[str, Marks], name: str) -> None:
-    assert (marks[name].points, marks[name].most, marks[name].note) == (MOST, MOST, "")
+    assert (marks[name].points, marks[name].most, marks[name].summary()) == (MOST, MOST, "")
 
 
 @pytest.mark.parametrize(
@@ -469,8 +469,23 @@ def test_one_reason_for_all_failures_is_the_note(lab: Lab, marker: Grader, tmp_p
     ]
     assert marks.student == "ada"
     assert marks.points == 0
-    assert marks.note.startswith("program.p4 does not compile: ")
-    assert "\n" not in marks.note
+    assert marks.summary().startswith("program.p4 does not compile: ")
+    assert "\n" not in marks.summary()
+
+
+def test_the_note_of_a_partly_right_submission_has_a_phrase_for_each_test_that_failed(
+    marks: dict[str, Marks],
+) -> None:
+    file = io.StringIO()
+    write_csv([marks["skeleton"]], file)
+    [row] = csv.DictReader(io.StringIO(file.getvalue()))
+    assert row["note"] == "; ".join(
+        f"{test}: mark_to_drop drops the packet (program.p4:31): table MyIngress.ethernet_host, hdr.ethernet.destinat…"
+        for test in ("reaches", "at_random")
+    )
+    for_student = gradescope(marks["skeleton"])
+    assert for_student["output"] == row["note"].partition("; at_random")[0]  # that test is hidden
+    assert "  Your program: mark_to_drop drops the packet" in for_student["tests"][0]["output"]
 
 
 def test_what_is_the_same_for_a_class_is_made_once(lab: Lab, tmp_path: Path) -> None:

@@ -74,9 +74,13 @@ def test_links_to_source_files_lead_to_copies(site: Path) -> None:
 
 def test_documents_of_the_root_folder_are_pages_with_links(site: Path) -> None:
     index = (site / "index.html").read_text()
-    assert {"contributing.html", "security.html", "code-of-conduct.html"} <= set(
+    assert {"overview.html", "contributing.html", "security.html", "code-of-conduct.html"} <= set(
         re.findall(r'href="([^"#]+)', index)
     )
+    assert 'href="overview.html#quick-start"' in index
+    overview = (site / "overview.html").read_text()
+    assert "git clone" in re.sub(r"<[^>]+>", "", overview)
+    assert "allreduce.svg" in overview
     page = (site / "contributing.html").read_text()
     assert "Tasks for newcomers" in page
     targets = set(re.findall(r'href="([^"]+)"', page))

@@ -55,6 +55,16 @@ def test_entries_that_do_not_fit_the_program_are_repaired_before_any_hint(
 
 
 @pytest.mark.slow
+def test_a_check_and_each_hint_begin_with_what_the_program_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab("start", "forwarding")
+    monkeypatch.chdir("01-forwarding")
+    cause = "your program: mark_to_drop drops the packet (forwarding.p4:76): "
+    checked = lab("check", status=1).stdout
+    assert checked.index(cause) < checked.index("hint 1 of 4: Does the trace say `hit` or `miss`?")
+    assert lab("hint").stdout.startswith(cause)
+
+
+@pytest.mark.slow
 def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -> None:
     said = lab("start", "quantization").stdout
     assert "cd 09-quantization && fanin lab check" in said

@@ -199,6 +199,13 @@ def test_a_valid_header_that_is_not_emitted(trace: Trace) -> None:
 
 
 @pytest.mark.slow
+def test_a_variable_that_is_a_header_need_not_be_emitted(trace: Trace) -> None:
+    statements = "tunnel_t kept = hdr.tunnel; kept.dst_id = 7; tunnel_forward(4); hdr.tunnel = kept;"
+    variable = ("            tunnel_exact.apply();", f"            {statements}")
+    assert marks(trace(TUNNEL, variable)) == []
+
+
+@pytest.mark.slow
 def test_a_select_that_no_case_matches(trace: Trace) -> None:
     without = (
         "            TYPE_IPV4: parse_ipv4;\n            default: accept;\n",
