@@ -51,8 +51,8 @@ SOURCE = os.environ.get("FANIN_SOURCE_URL", "").rstrip("/")
 MENUS = {
     "README": {
         "Tutorials": "tutorials/tutorial tutorials/labs tutorials/*",
-        "How-to guides": "how-to/launch how-to/calls how-to/torch how-to/jobs how-to/inside how-to/faults how-to/scenario "
-        "how-to/results how-to/diagnose how-to/own how-to/*",
+        "How-to guides": "how-to/launch how-to/calls how-to/torch how-to/jobs how-to/inside how-to/faults "
+        "how-to/scenario how-to/results how-to/diagnose how-to/own how-to/*",
         "Reference": "reference/commands reference/scenarios reference/scenario-keys reference/protocol reference/*",
         "Explanation": "explanation/architecture explanation/* explanation/decisions/README",
         "Measurements": "measurements/*",

@@ -1,4 +1,4 @@
-"""`fanin launch`: a process on each host, its rank, output and end; and the examples of docs/how-to/launch.md and calls.md."""
+"""`fanin launch`: a process on each host, its rank, output and end; and the examples of launch.md and calls.md."""
 
 from __future__ import annotations
 
