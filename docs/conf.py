@@ -52,8 +52,8 @@ MENUS = {
     "README": {
         "Start here": "overview",
         "Tutorials": "tutorials/tutorial tutorials/labs tutorials/*",
-        "How-to guides": "how-to/launch how-to/torch how-to/jobs how-to/inside how-to/faults how-to/scenario "
-        "how-to/results how-to/diagnose how-to/own how-to/*",
+        "How-to guides": "how-to/launch how-to/calls how-to/torch how-to/jobs how-to/inside how-to/faults "
+        "how-to/scenario how-to/results how-to/diagnose how-to/own how-to/*",
         "Reference": "reference/commands reference/scenarios reference/scenario-keys reference/protocol reference/*",
         "Explanation": "explanation/architecture explanation/* explanation/decisions/README",
         "Measurements": "measurements/*",

@@ -23,6 +23,7 @@ PYTHON = {
     ("docs/how-to/class.md", "```python"): "tests/classroom/test_labs.py",
     ("docs/how-to/job-client.md", "```python"): "tests/controller/test_grpc.py",
     ("docs/how-to/launch.md", "```python"): "tests/fanin/verbs/running/test_launch.py",
+    ("docs/how-to/calls.md", "```python"): "tests/fanin/verbs/running/test_launch.py",
     (
         "docs/how-to/own.md",
         "from fanin.workers.protocol import Worker as participant",

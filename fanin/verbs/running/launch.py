@@ -86,7 +86,7 @@ def launch(
     """Run a program on each host, as mpirun and torchrun do.
 
     The environment of each process has RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT. In a Python script,
-    fanin.init() returns a communicator with allreduce, broadcast and more (docs/how-to/launch.md). Rank 0 gets the
+    fanin.init() returns a communicator with allreduce, broadcast and more (docs/how-to/calls.md). Rank 0 gets the
     standard input.
 
     The program runs on the network that is running. With --up, or if no network is running, a new one is started for

@@ -24,7 +24,7 @@ from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "explanation" / "validation.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "explanation" / "validation-htsim.md"
 
 # Sixteen hosts, eight of which send 150 packets of 7.2 us, whatever is marked.
 SMALL = replace(

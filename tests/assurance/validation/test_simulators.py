@@ -19,7 +19,7 @@ from fanin.assurance.validation.simulators import (
 from fanin.p4switch.engine.engine import Engine
 from tests.sizes import sized
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "explanation" / "validation.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "explanation" / "validation-htsim.md"
 
 
 @pytest.mark.few(1)

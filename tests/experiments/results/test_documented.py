@@ -45,7 +45,7 @@ def _keys(table: type[BaseModel]) -> Iterator[str]:
 def test_every_key_of_a_scenario_is_documented() -> None:
     text = "".join(
         (DOCS / page).read_text()
-        for page in ("reference/scenarios.md", "reference/topologies.md", "explanation/virtual-time.md")
+        for page in ("reference/scenarios.md", "reference/topologies.md", "explanation/pauses.md")
     )
     assert not [name for name in dict.fromkeys(_keys(Settings)) if not re.search(rf"\b{name}\b", text)]
 

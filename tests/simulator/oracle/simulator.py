@@ -1,7 +1,7 @@
 """An all-reduce on a small network, event by event: a second opinion on virtual time.
 
 It is written from docs/reference/protocol.md, docs/reference/links.md, docs/reference/baselines.md and
-docs/explanation/virtual-time.md, and imports nothing of fanin. Where it and virtual
+docs/explanation/simulator.md, and imports nothing of fanin. Where it and virtual
 time differ by more than test_oracle.py allows, one of them or the documents are wrong.
 """
 

@@ -18,7 +18,7 @@ from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "explanation" / "validation.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "explanation" / "validation-papers.md"
 
 FIGURES = sized(3, None)  # of a paper; the next ones of the first are rings of more workers
 PAPERS = (aggregation, loss_recovery, without_pauses)  # the last takes as long as the others together

@@ -18,7 +18,7 @@ from fanin.assurance.validation.theory.pauses import pauses
 from fanin.p4switch.engine.engine import Engine
 from tests.sizes import sized
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "explanation" / "validation.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "explanation" / "validation-theory.md"
 THEORIES = (dcqcn, dctcp, pauses, paths)
 
 

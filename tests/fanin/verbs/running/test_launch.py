@@ -1,4 +1,4 @@
-"""`fanin launch`: a process on each host, its rank, output and end; and every example of docs/how-to/launch.md."""
+"""`fanin launch`: a process on each host, its rank, output and end; and the examples of launch.md and calls.md."""
 
 from __future__ import annotations
 
@@ -285,7 +285,8 @@ def test_if_the_launcher_is_killed_so_are_the_processes(up, script):
 
 @live
 def test_the_examples_of_the_manual_print_what_it_says(up, script):
-    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/how-to/launch.md").read_text(), re.M | re.S)
+    manual = "".join((ROOT / "docs/how-to" / page).read_text() for page in ("launch.md", "calls.md"))
+    blocks = re.findall(r"^```python\n(.*?)^```$", manual, re.M | re.S)
     done = launch(up, script("".join(blocks)))
     assert done.returncode == 0, done.stderr
     said = [line.removeprefix("[0] ") for line in done.stdout.splitlines() if line.startswith("[0] ")]
