@@ -366,7 +366,8 @@ class Fabric:
         if host in self._flow_stations:
             raise ValueError(f"host {host} has other flows already; give all flows of a host at once")
         self._flow_stations[host] = station, ports
-        self.network.replace_station(host, self._station_at(host), start)
+        job = self._placed[host].deadline() if host in self._placed else None
+        self.network.replace_station(host, self._station_at(host), start if job is None else min(start, job))
 
     def _station_at(self, host: str) -> Station | CardInC:
         if host not in self._flow_stations:

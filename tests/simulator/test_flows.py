@@ -187,6 +187,20 @@ def test_a_host_has_flows_and_a_job_and_both_get_what_is_theirs(switch: Engine, 
     assert len(times) == 3
 
 
+def test_a_job_does_not_wait_for_flows_of_its_hosts_that_begin_later(switch: Engine) -> None:
+    def ended(flows: list[FlowSpec]) -> float:
+        network = fabric(one_switch(3), switch)
+        job = network.start(
+            JobSpec(hosts=("h1", "h2"), recovery=RECOVERY), [[np.zeros(1000, np.float32)] * 2]
+        )
+        Flows(network, flows, recovery=RECOVERY)
+        assert network.run(10.0)
+        return max(station.ended[0] for station in job.stations)
+
+    later = [FlowSpec(source="h1", destination="h3", size=PAYLOAD, start=0.5)]
+    assert ended(later) == ended([])
+
+
 def test_flows_of_a_host_are_given_at_once_and_after_its_job(switch: Engine) -> None:
     network = fabric(one_switch(3), switch)
     spec = FlowSpec(source="h1", destination="h2", size=1)
