@@ -195,9 +195,8 @@ def _write_deparse(out: Writer, layout: Layout, actions: ActionWriter) -> None:
         out.trace_line("    if (p->valid[deparser_order[i]])")
         out.trace_line("        trace_header(&s->base, p, TRACE_DEPARSE, deparser_order[i]);")
         for header in packet_headers(layout.program) if out.traced else ():
-            variable = re.search(
-                r"_\d+$", header.name
-            )  # of the program, which the compilers call NAME_NUMBER
+            # The compilers call a local variable NAME_NUMBER. It is no part of the packet.
+            variable = re.search(r"_\d+$", header.name)
             if header.name not in deparser.order and not header.always_valid and not variable:
                 out.trace_line(f"if ({layout.is_valid(header.name)})")
                 out.trace(RecordKind.NOT_EMITTED, layout.header_index(header.name))
