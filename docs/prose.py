@@ -9,8 +9,8 @@ a sentence of more than LONGEST words. Every finding is an error. These files ar
 - Markdown: all but code.
 - Python: docstrings, help texts, and messages, which are texts of `raise` and of calls of TELLING. In other strings of
   several words, only phrases are looked for.
-- TOML and YAML (scenarios, manifests of labs, forms): texts of several words, and comments.
-- P4: comments. HTML, TypeScript and JavaScript that is not built: phrases.
+- TOML and P4 (scenarios, manifests of labs, programs): texts of several words, and comments.
+- YAML, HTML, TypeScript, JavaScript that is not built, shell and Makefile: only phrases are looked for.
 """
 
 from __future__ import annotations
