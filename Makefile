@@ -27,7 +27,7 @@ EXTRAS = test
 # Some containers keep no bytecode: hundreds of processes would compile the same modules again.
 export PYTHONDONTWRITEBYTECODE =
 
-# Of pip's many lines the latest, in one place, on a terminal; in a log none, but for its errors.
+# Of pip's many lines the latest, in one place, on a terminal; in a log none, except its errors.
 SHELL = bash
 .SHELLFLAGS = -o pipefail -c
 LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; done; [ ! -t 1 ] || printf '\r\033[K'
@@ -70,7 +70,7 @@ test-torch:
 	$(MAKE) setup VENV=$(VENV)-torch EXTRAS=test,torch,torch-test
 	$(VENV)-torch/bin/pytest -m torch -rfsx
 
-# The demo comes first: without BMv2 it says what to install.
+# The demo comes first: without BMv2 it lists what to install.
 test-bmv2: setup
 	$(VENV)/bin/fanin demo --switch bmv2
 	$(PYTEST) -m 'p4c or bmv2' -rs

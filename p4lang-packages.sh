@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs p4lang's packages of BMv2 and p4c, as root, where they exist for this release; else says what that costs.
+# Installs p4lang's packages of BMv2 and p4c, as root, where they exist for this release; else prints what that costs.
 # usage: p4lang-packages.sh [REPOSITORIES]     REPOSITORIES: the address that they are all below
 #
 # There are two, at the Open Build Service. "latest" comes first: of 2026, with the last releases of both, and tried
@@ -18,7 +18,7 @@ case $ID in
 esac
 
 unreached=
-fetch() { # fetch COMMAND...: with what it says; a failure in which no server says that there is no such file is the network's
+fetch() { # fetch COMMAND...: with what it prints; a failure in which no server reports that there is no such file is the network's
     status=0
     said=$("$@" 2>&1) || status=$?
     printf '%s\n' "$said"

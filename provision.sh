@@ -21,7 +21,7 @@ if [ -n "$missing" ]; then
     # shellcheck disable=SC2086  # a list of packages
     apt-get install -q -y --no-install-recommends $missing
 fi
-# Ubuntu 22.04's own Python is 3.10; it has 3.11 beside it.
+# Ubuntu 22.04's own Python is 3.10; it also has 3.11.
 python=python3
 if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     python=python3.11

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the system packages that fanin needs and this machine lacks (as root), or says how to (as anybody else).
+# Installs the system packages that fanin needs and this machine lacks (as root), or prints how to (as anybody else).
 # usage: system-packages.sh [PYTHON]     PYTHON: the interpreter that the virtual environment is made with
 set -eu
 python=${1:-python3}

@@ -1,10 +1,16 @@
-"""Check the prose of documents, help texts and docstrings: `make lint` runs it.
+"""Check all prose that people read, in documents, programs, scenarios and pages: `make lint` runs it.
 
     python docs/prose.py            check everything
     python docs/prose.py PATH...    check the files whose path begins with one of these
 
 A finding is a phrase of PHRASES, a docstring that begins with a word of FRAGMENTS (of a function: also of NO_VERBS), or
-a sentence of more than LONGEST words. Every finding is an error. Messages that programs print are checked for phrases.
+a sentence of more than LONGEST words. Every finding is an error. These files are read:
+
+- Markdown: all but code.
+- Python: docstrings, help texts, and messages, which are texts of `raise` and of calls of TELLING. In other strings of
+  several words, only phrases are looked for.
+- TOML and P4 (scenarios, manifests of labs, programs): texts of several words, and comments.
+- YAML, HTML, TypeScript, JavaScript that is not built, shell and Makefile: only phrases are looked for.
 """
 
 from __future__ import annotations
@@ -90,7 +96,11 @@ PHRASES = {
     r"wherein|whereof|whereby|thereof|therein|thereby|thence|whence": "a relative clause with which or where",
     r"of course|simply|obviously": "leave it out",
 }
-_PHRASES = {re.compile(rf"\b(?:{phrase})\b", re.I): instead for phrase, instead in PHRASES.items()}
+_SPACE = re.compile(r" (?!\))")  # except at the end of a lookbehind, which has a fixed length
+_PHRASES = {  # a phrase may go over the end of a line
+    re.compile(r"\b(?:" + _SPACE.sub(r"\\s+", phrase) + r")\b", re.I): instead
+    for phrase, instead in PHRASES.items()
+}
 _ENTRY = re.compile(
     r"(?<=^ {4})(?: {4})*[\w.]+(?:, [\w.]+)*(?=: )", re.M
 )  # the names below `Args:`, which are code
@@ -110,7 +120,14 @@ class Finding(NamedTuple):
         return f"{self.path}:{self.line}:{self.column}: {self.found}: {self.instead}"
 
 
-Kind = Literal["text", "message", "docstring", "function"]  # function: the docstring of one
+# Functions whose arguments are read by a user.
+TELLING = (
+    *("say", "failure", "print", "echo"),
+    *("Problem", "ExpectationError", "NotPossibleError", "step", "check", "lab_test"),  # of labs
+)
+
+# message: it is checked for phrases alone. function: the docstring of one.
+Kind = Literal["text", "message", "docstring", "function"]
 
 
 class Text(NamedTuple):
@@ -148,7 +165,7 @@ def sentences(prose: str) -> Iterator[tuple[int, str]]:
     `Attributes:` and `Raises:` of a docstring.
     """
     blocks = r"\n\s*\n|\n(?=\s*(?:[-*#|>]|\d+\.)\s?)|\n(?= {4,}x+: )|\|"
-    begins = r"[\"'(*]*(?:[A-Z0-9x`\[]|(?:fanin|htsim|p4c)\b|\w+\(\)|[\w -]+\")"
+    begins = r"[\"'(*]*(?:[A-Z0-9x`\[]|(?:fanin|htsim|p4c|v1model)\b|\w+\(\)|[\w -]+\"|[a-z][\w ,.]{0,24}: )"
     ends = rf"{blocks}|(?<=[.!?])[\"')*]*\s+(?={begins})"
     begin = 0
     for end in [*re.finditer(ends, prose), None]:
@@ -174,7 +191,7 @@ def check(piece: Text) -> Iterator[Finding]:
         return Finding(piece.path, piece.line + line, column, found, instead)
 
     findings = [
-        (match.start(), f'"{match[0]}"', f"write {instead}")
+        (match.start(), f'"{" ".join(match[0].split())}"', f"write {instead}")
         for pattern, instead in _PHRASES.items()
         for match in pattern.finditer(prose)
     ]
@@ -204,7 +221,7 @@ def python_texts(path: str, source: str) -> Iterator[Text]:
     """
     tree = ast.parse(source)
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    kinds: dict[ast.Constant, Kind] = {}
+    kinds: dict[ast.AST, Kind] = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, *functions)) and ast.get_docstring(node, clean=False):
             is_property = any("property" in ast.unparse(each) for each in getattr(node, "decorator_list", ()))
@@ -214,37 +231,108 @@ def python_texts(path: str, source: str) -> Iterator[Text]:
             helps = [keyword.value for keyword in node.keywords if keyword.arg in ("help", "description")]
             if isinstance(node.func, ast.Name) and node.func.id == "Verb":
                 helps += node.args[1:2]
-            kinds |= {value: "text" for value in helps if isinstance(value, ast.Constant)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            kind = kinds.get(node, "message")
-            if kind != "message" or " " in node.value:
-                quotes = 3 if kind in ("docstring", "function") else 1
-                yield Text(path, node.lineno, node.col_offset + 1 + quotes, node.value, kind)
+            if ast.unparse(node.func).rpartition(".")[2] in TELLING:
+                helps += node.args
+            kinds |= {value: "text" for value in helps if isinstance(value, _STRINGS)}
+        elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            kinds |= {value: "text" for value in node.exc.args if isinstance(value, _STRINGS)}
+    yield from _strings(path, tree, kinds)
+
+
+_STRINGS = (ast.Constant, ast.JoinedStr)
+
+
+def _strings(path: str, node: ast.AST, kinds: dict[ast.AST, Kind]) -> Iterator[Text]:
+    """Yield the strings of several words below a node. A value in an f-string counts as one word."""
+    if isinstance(node, ast.JoinedStr):
+        parts = (str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
+        yield from _string(path, node, "".join(parts), kinds)
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                yield from _strings(path, part.value, kinds)
+    elif isinstance(node, ast.Constant):
+        if isinstance(node.value, str):
+            yield from _string(path, node, node.value, kinds)
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _strings(path, child, kinds)
+
+
+def _string(path: str, node: ast.expr, text: str, kinds: dict[ast.AST, Kind]) -> Iterator[Text]:
+    kind = kinds.get(node, "message")
+    if kind != "message" or " " in text:
+        quotes = 3 if kind in ("docstring", "function") else 1
+        yield Text(path, node.lineno, node.col_offset + 1 + quotes, text, kind)
+
+
+def comments_and_strings(path: str, source: str) -> Iterator[Text]:
+    """Yield the prose of a TOML or P4 file: comments, and strings of several words."""
+    for found in _COMMENTS_AND_STRINGS[Path(path).suffix].finditer(source):
+        name = found.lastgroup
+        assert name is not None
+        text = re.sub(r"(?m)^[ \t]*(?://+|#+|/?\*+(?!/))", _blank, found[name]).replace("*/", "  ")
+        before = source[: found.start(name)]
+        if " " in text.strip():
+            yield Text(path, before.count("\n") + 1, len(before) - before.rfind("\n"), text)
+
+
+def _comments_and_strings(mark: str) -> re.Pattern[str]:
+    """Return what finds strings and comments that begin with a mark. Lines with nothing else are one comment."""
+    return re.compile(
+        rf"^(?P<comment>[ \t]*{mark}.*(?:\n[ \t]*{mark}.*)*)|{mark}(?P<trailing>.*)|/\*(?P<block>[\s\S]*?)\*/"
+        r'|"""(?P<text>[\s\S]*?)"""|"(?P<string>(?:[^"\\\n]|\\.)*)"',
+        re.M,
+    )
+
+
+_COMMENTS_AND_STRINGS = {
+    ".toml": _comments_and_strings("#(?!:)"),  # not #:schema
+    ".p4": _comments_and_strings("//"),
+}
 
 
 def listed_files() -> list[str]:
-    """Return the documents and the Python files of the packages."""
+    """Return the files that have prose, but for tests and what is generated."""
     names = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.split("\n")
-    top = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
+    kinds = tuple(name for names in READERS for name in names)
     return [
         name
         for name in names
         if (ROOT / name).is_file()
-        and (name in top or re.fullmatch(r"docs/.*\.md|(?!tests/|docs/).*\.py", name))
-        and not name.endswith("_pb2.py")
+        and name.endswith(kinds)
+        and not name.startswith(("tests/", "browser/built/", "p4compiler/include/"))
+        and not re.search(r"_pb2\.py$|^docs/\w+\.py$|-lock\.json$", name)
     ]
+
+
+def document(path: str, source: str) -> Iterator[Text]:
+    """Yield the prose of a Markdown file: all of it."""
+    yield Text(path, 1, 1, source)
+
+
+def page(path: str, source: str) -> Iterator[Text]:
+    """Yield a file whose sentences cannot be told from code, to be checked for phrases."""
+    yield Text(path, 1, 1, source, "message")
+
+
+READERS = {
+    (".md",): document,
+    (".py",): python_texts,
+    (".toml", ".p4"): comments_and_strings,
+    (".yml", ".html", ".ts", ".tsx", ".js", ".sh", "Makefile"): page,
+}
 
 
 def texts(path: str) -> Iterator[Text]:
     """Yield the prose of a file."""
-    source = (ROOT / path).read_text()
-    if path.endswith(".py"):
-        yield from python_texts(path, source)
-    else:
-        yield Text(path, 1, 1, source)
+    [read] = (reader for kinds, reader in READERS.items() if path.endswith(kinds))
+    yield from read(path, (ROOT / path).read_text())
 
 
 def main(words: list[str]) -> int:

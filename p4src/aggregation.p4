@@ -161,7 +161,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         takers_register.write(cell, takers);
     }
 
-    // What one contribution has met on its way, all workers learn: the mark goes on in the packet (RFC 3168).
+    // What one contribution has met on its way, all workers learn: the mark stays in the packet (RFC 3168).
     action keep_mark() {
         hdr.ipv4.dscp_ecn[1:0] = ECN_CONGESTED;
     }
@@ -312,7 +312,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             } else if (stored_size != hdr.switchml.size) {
                 meta.reason = REASON_BAD_SIZE;
             } else if (done == 1) {
-                // Rule 5: a retransmission; the child missed the result. Whether its bit is seen says nothing here: a
+                // Rule 5: a retransmission; the child missed the result. Whether its bit is seen means nothing here: a
                 // switch that has lost its registers may have the result from its parent, and not the child's part.
                 load_cell();
                 if (hdr.switchml.msg_type == MSG_GIVE) {

@@ -1,20 +1,20 @@
-// fanin: in-network aggregation in the manner of SwitchML (NSDI'21) beside ordinary IPv4 routing, for v1model.
+// fanin: in-network aggregation in the manner of SwitchML (NSDI'21) next to ordinary IPv4 routing, for v1model.
 //
 // One program serves every switch of the tree; what a switch is (its tier, root or not) is in its tables:
 //
-//   ingress.loss_in.links             port                           -> draw(seed, threshold)
-//   ingress.aggregation.admission     ingress port, source address,  -> admit_child(member, member_bit, full, base, slots,
+// - ingress.loss_in.links             port                           -> draw(seed, threshold)
+// - ingress.aggregation.admission     ingress port, source address,  -> admit_child(member, member_bit, full, base, slots,
 //                                     destination address (its own),                first_chunk, last_chunk, checksums, root, group,
 //                                                                                   uplink)
 //                                     source UDP port, lease         -> admit_parent(base, slots, first_chunk, last_chunk, checksums, group)
-//   ingress.forwarding.switches       source address                 -> forged()
-//   ingress.forwarding.ipv4_lpm       destination address            -> forward(mac, port), own_address(),
+// - ingress.forwarding.switches       source address                 -> forged()
+// - ingress.forwarding.ipv4_lpm       destination address            -> forward(mac, port), own_address(),
 //                                                                       ecmp(base, count), or spray or adaptive alike
-//   ingress.forwarding.ecmp_nexthop   index                          -> forward(mac, port),
+// - ingress.forwarding.ecmp_nexthop   index                          -> forward(mac, port),
 //                                                                       forward_and_count(mac, port, byte time)
-//   ingress.forwarding.arp_responder  address asked for              -> answer(mac)
-//   egress.receivers                  lease, member                  -> send_to(source mac, address and UDP port, then the receiver's)
-//   egress.loss_out.links             port                           -> draw(seed, threshold)
+// - ingress.forwarding.arp_responder  address asked for              -> answer(mac)
+// - egress.receivers                  lease, member                  -> send_to(source mac, address and UDP port, then the receiver's)
+// - egress.loss_out.links             port                           -> draw(seed, threshold)
 //
 // Where to read on: headers.p4 (the packet), aggregation.p4 (the state machine), values.p4 (the sums).
 

@@ -93,7 +93,7 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         size = PATHS;
     }
 
-    // In the place of the one drawn first.
+    // Instead of the one drawn first.
     action take_least_busy() {
         bit<64> least = 0;
         bit<64> other = 0;

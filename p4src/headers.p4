@@ -101,7 +101,7 @@ header switchml_t {
 #ifndef FANIN_PACKET
 
 // The exponents of the block that the packet announces (docs/reference/protocol.md). The switch keeps the largest e0. The top bit of
-// e1 says that some worker cannot quantize the block.
+// e1 means that some worker cannot quantize the block.
 header exponents_t {
     int<8> e0;
     bit<1> not_quantizable;

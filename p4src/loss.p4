@@ -1,6 +1,6 @@
 // Loss on an emulated link, drawn for each packet by itself and repeatable by seed.
 //
-// BMv2's random() cannot be seeded, so the n-th packet of a port is judged by a hash of n and the port's seed: a
+// BMv2's random() cannot be seeded, so the n-th packet of a port is judged by a hash of n and the port's seed. It is a
 // multiplication by the golden ratio and the finalizer of MurmurHash3, in which every bit of n reaches every bit.
 
 #ifndef FANIN_LOSS_P4

@@ -50,7 +50,7 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
     }
 }
 
-// RFC 768: the pseudo-header, the header but for its checksum, and the payload.
+// RFC 768: the pseudo-header, the header without its checksum, and the payload.
 #define UDP_FIELDS hdr.ipv4.source, hdr.ipv4.destination, 8w0, hdr.ipv4.protocol, hdr.udp.length, \
                    hdr.udp.source_port, hdr.udp.destination_port, hdr.udp.length, \
                    hdr.switchml.msg_type, hdr.switchml.saturated, hdr.switchml.size, hdr.switchml.lease, \
@@ -80,7 +80,7 @@ control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
     }
 }
 
-// The admission entry of a lease says whether results and partial sums carry a UDP checksum.
+// The admission entry of a lease states whether results and partial sums carry a UDP checksum.
 control update_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
         update_checksum(hdr.ipv4.isValid(), IPV4_FIELDS, hdr.ipv4.checksum, HashAlgorithm.csum16);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes a Vagrant box for libvirt of an image (image.sh) with one of its kernels, as root, and prints its file. Like the
 # image it needs no network.
-# Made once, it is kept beside the image that it is made of (image.sh).
+# Made once, it is kept next to the image that it is made of (image.sh).
 # usage: box.sh DISTRIBUTION KERNEL PIP     PIP: see image.sh
 set -eu
 distribution=$1 kernel=$2 pip=$3

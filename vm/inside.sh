@@ -1,5 +1,5 @@
 #!/bin/sh
-# What test-vm.sh has done in the virtual machine, as root, in the folder of the tree; the last line says how it ended.
+# What test-vm.sh has done in the virtual machine, as root, in the folder of the tree; the last line states how it ended.
 set -u
 cd "$(dirname "$0")/.." || exit
 export HOME=/root LC_ALL=C.UTF-8 TERM=dumb COLUMNS=110
@@ -24,7 +24,7 @@ stage() { # stage NAME COMMAND...
     shift
     printf '\n== %s: %s\n' "$name" "$*"
     begin=$(date +%s)
-    timeout --signal=INT --kill-after=60 "$limit" "$@" </dev/null # INT: pytest still says what has failed
+    timeout --signal=INT --kill-after=60 "$limit" "$@" </dev/null # INT: pytest still prints what has failed
     status=$?
     [ "$status" -eq 0 ] || failed=1
     results="$results$(printf '%-22s status %-3s %5s s' "$name" "$status" $(($(date +%s) - begin)))

@@ -1,12 +1,12 @@
 // PSA on v1model: a packet passes twice through the six blocks of v1model, once for each pipeline of PSA.
 //
-//   first pass:   parser = ingress parser, ingress = ingress and the computations of its deparser, deparser = its emits;
-//                 v1model's traffic manager replicates, and its egress only sends the packet on its second pass
+//   first pass:   parser = ingress parser, ingress = ingress and the computations of its deparser, deparser = its emits.
+//                 V1model's traffic manager replicates, and its egress only sends the packet on its second pass
 //   second pass:  parser = egress parser, egress = egress and the computations of its deparser, deparser = its emits
 //
 // Between the passes the packet is bytes, as PSA demands. What PSA hands over is preserved in field lists. expand.py
 // declares the program's own types (psa_frame_ih_t, ...), replaces psa_frame_ip_t etc. by its blocks, and divides the
-// deparsers: `emitted` leads nowhere, and the last block keeps nothing but emits.
+// deparsers. `emitted` leads nowhere, and the last block keeps nothing but emits.
 
 struct psa_frame_headers_t {
     psa_frame_ih_t ingress;

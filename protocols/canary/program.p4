@@ -348,7 +348,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     }
 }
 
-// What leaves a port, whatever it is, keeps its link busy. Of the copies of a result, only those that are wanted leave.
+// What leaves a port, whatever it is, keeps its link busy. Only the wanted copies of a result leave.
 control Leaving(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     bit<64> free_at = 0;
 

@@ -1,7 +1,7 @@
-// A majority vote of one bit per element (sign voting, Bernstein et al., ICLR 2019), beside the routing of fanin.p4.
+// A majority vote of one bit per element (sign voting, Bernstein et al., ICLR 2019), next to the routing of fanin.p4.
 //
 // A cell counts the votes for 512 elements. The counts are stored bit by bit: plane i has bit i of every count. Adding
-// a packet of votes is then a ripple-carry addition of planes, in a few ANDs and XORs for all elements at once, and no
+// a packet of votes is then a ripple-carry addition of planes, in a few ANDs and XORs for all elements at once. No
 // multiplication or comparison is needed: the root adds `bias` to every count, such that bit 7 is the majority.
 
 #define FANIN_PACKET
@@ -77,7 +77,7 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
     }
 }
 
-// RFC 768: the pseudo-header, the header but for its checksum, and the payload.
+// RFC 768: the pseudo-header, the header without its checksum, and the payload.
 #define VOTE_FIELDS hdr.ipv4.source, hdr.ipv4.destination, 8w0, hdr.ipv4.protocol, hdr.udp.length, \
                     hdr.udp.source_port, hdr.udp.destination_port, hdr.udp.length, \
                     hdr.switchml.msg_type, hdr.switchml.saturated, hdr.switchml.size, hdr.switchml.lease, \

@@ -1,4 +1,4 @@
-// SwitchML's aggregation as published (Sapio et al., NSDI 2021), in the packets and beside the routing of
+// SwitchML's aggregation as published (Sapio et al., NSDI 2021), in the packets and next to the routing of
 // fanin.p4. Differences from aggregation.p4: a cell has no chunk number. A worker's contribution to one version of a
 // slot clears its bit in the other version, which is then free for its next chunk, whichever chunk a packet was sent for.
 

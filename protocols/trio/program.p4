@@ -23,7 +23,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     @name("asked") register<bit<32>>(CELLS) asked_register;  // children that asked for the chunk or a later one
     @name("ranks") register<bit<32>>(CELLS) ranks_register;  // workers whose values are in the sum
     @name("born") register<bit<32>>(CELLS) born_register;    // when the first packet came, in microseconds
-    @name("closed") register<bit<1>>(CELLS) closed_register; // nothing is added any more
+    @name("closed") register<bit<1>>(CELLS) closed_register; // nothing more is added
     @name("done") register<bit<1>>(CELLS) done_register;     // the result is stored, not only this switch's part
     ValueBlock() block_0;
     ValueBlock() block_1;

@@ -155,6 +155,48 @@ def h():
     ]
 
 
+def test_what_is_raised_or_printed_is_read_as_sentences_with_a_word_for_each_value() -> None:
+    half = " ".join(["word"] * (prose.LONGEST // 2))
+    source = f'''
+raise ValueError(f"{half} {{size}} {half} {{size + len('for ever')}}")
+say("{half} {half} word, and one more")
+other = "{half} {half} word, and one more"
+'''
+    found = [
+        (finding.line, finding.found)
+        for piece in prose.python_texts("a.py", source)
+        for finding in prose.check(piece)
+    ]
+    assert found == [(2, "sentence of 36 words"), (2, '"for ever"'), (3, "sentence of 38 words")]
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "places"),
+    [
+        ("a.toml", "#:schema for ever\nx = 1  # for ever\n", [(2, 10)]),
+        ("a.toml", 'see = """\nIt is\nfor ever."""\ntitle = "for ever # anew"', [(3, 1), (4, 10), (4, 21)]),
+        (
+            "a.p4",
+            "#include <for ever>\n// It is,\n// for\n// ever.\nx = y; // anew, again\n",
+            [(3, 4), (5, 11)],
+        ),
+        ("a.p4", "/* It is\n * for ever.\n */\n", [(2, 4)]),
+    ],
+)
+def test_comments_and_strings_of_settings_and_of_p4_are_read(
+    path: str, source: str, places: list[tuple[int, int]]
+) -> None:
+    pieces = prose.comments_and_strings(path, source)
+    assert [(each.line, each.column) for piece in pieces for each in prose.check(piece)] == places
+
+
+def test_lines_of_comments_are_one_text() -> None:
+    words = " ".join(["word"] * (prose.LONGEST - 1))
+    [piece] = prose.comments_and_strings("a.p4", f"    // One {words}\n    // and more.\n")
+    [finding] = prose.check(piece)
+    assert (finding.line, finding.found) == (1, "sentence of 37 words")
+
+
 def test_the_exit_status_tells_whether_there_are_findings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,8 +215,20 @@ def test_the_exit_status_tells_whether_there_are_findings(
 
 def test_every_document_and_package_is_read() -> None:
     files = prose.listed_files()
-    assert {"README.md", "SECURITY.md", "docs/reference/protocol.md", "workers/communicator.py"} <= set(files)
-    assert not [name for name in files if name.startswith("tests/")]
+    assert {
+        "README.md",
+        "docs/reference/protocol.md",
+        "workers/communicator.py",
+        "labs/01-forwarding/README.md",
+        "labs/01-forwarding/lab.toml",
+        "fanin/templates/project/scenario.toml",
+        "scenarios/lessons/loss.toml",
+        "p4src/fanin.p4",
+        "experiments/report/html_report.html",
+        ".github/ISSUE_TEMPLATE/bug.yml",
+        "provision.sh",
+    } <= set(files)
+    assert not [name for name in files if name.startswith(("tests/", "browser/built/"))]
 
 
 def test_a_finding_names_its_place_and_what_to_write() -> None:

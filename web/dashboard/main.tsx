@@ -144,7 +144,7 @@ function Drawing({ network: found }: { network: Network }) {
   );
 }
 
-/** Where the load of one direction is drawn, beside its link: its ends at a part of the way, and its label. */
+/** Where the load of one direction is drawn, next to its link: its ends at a part of the way, and its label. */
 function lane(from: NetworkNode, to: NetworkNode) {
   const [across, along] = [to.x - from.x, to.y - from.y];
   const length = Math.hypot(across, along);
@@ -186,7 +186,7 @@ interface LoadProperties extends Ends {
   labelled: boolean;
 }
 
-/** The load of one direction: a line beside the link, as thick as it is busy. Only this changes ten times a second. */
+/** The load of one direction: a line next to the link, as thick as it is busy. Only this changes ten times a second. */
 function Load({ direction, from, to, labelled }: LoadProperties) {
   const limit = useComputed(() => state.value?.links[direction]?.rate ?? UNLIMITED);
   const part = useComputed(() => Math.min(1, (load.value[direction] ?? 0) / limit.value));

@@ -1,4 +1,4 @@
-// Two packets beside each other: their bytes, their steps, and what became of them.
+// Two packets next to each other: their bytes, their steps, and what became of them.
 
 import { compareWith, packetIndex, ran, scenario } from "./state";
 import type { Trace } from "./types";

@@ -1,4 +1,4 @@
-// The parser or a pipeline as a graph, with the way of a packet through it.
+// The parser or a pipeline as a graph, with the path of a packet through it.
 
 import dagre from "@dagrejs/dagre";
 import { curveBasis, line } from "d3-shape";

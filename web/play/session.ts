@@ -22,7 +22,7 @@ export class Session {
       else next?.resolve(answer as never);
     });
     socket.addEventListener("close", (event) => {
-      const reason = event.reason || "The server has ended. Start fanin play again, and go on: your work is in this page.";
+      const reason = event.reason || "The server has ended. Start fanin play again, and continue: your work is in this page.";
       for (const each of this.waiting) each.reject(new Error(reason));
       this.waiting = [];
       this.socket = null;

@@ -34,7 +34,7 @@ const MARGIN = 6;
 interface Properties {
   nodes: NetworkNode[];
   links: NetworkLink[];
-  /** What a screen reader says of it. */
+  /** What a screen reader reads out. */
   label: string;
   /** The part of the plane that is shown: left, top, width and height. By default all of it. */
   box?: [number, number, number, number];

@@ -41,7 +41,7 @@ function sizeOf(network: Tiers, aspect: number, switchHeight: number): { width: 
   return { width: (filled + rows * LOWEST_ROW) * aspect, row: LOWEST_ROW };
 }
 
-/** How wide a switch can be, beside the others of the widest tier. */
+/** How wide a switch can be, next to the others of the widest tier. */
 export function switchRoom(network: Tiers, aspect: number, switchHeight: number): number {
   return Math.min(WIDEST, sizeOf(network, aspect, switchHeight).width / widest(network) - 12);
 }

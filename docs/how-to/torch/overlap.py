@@ -1,4 +1,4 @@
-"""When one step's buckets of gradients are on their way, beside the backward pass: a trace.
+"""Trace of when one step's buckets of gradients are on their way, next to the backward pass.
 
 fanin launch docs/how-to/torch/overlap.py
 """
@@ -24,7 +24,7 @@ def note(what: str) -> None:
 
 
 def traced_hook(communicator, bucket):
-    """fanin's, which says when."""
+    """Call fanin's hook, and note when."""
     index = bucket.index()
     note(f"bucket {index} begins")
 

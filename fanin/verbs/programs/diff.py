@@ -156,7 +156,7 @@ def show(verdict: Verdict, most: int) -> None:
     if undefined := sum(found.undefined for found in verdict.differences):
         say(
             f"  In {undefined} of these the reference varies between runs. The program reads the clock, a random"
-            "\n  number, or fields of an invalid header, where BMv2 keeps values of earlier packets; or it uses a"
+            "\n  number, or fields of an invalid header, where BMv2 keeps values of earlier packets. Or it uses a"
             "\n  register in ingress and egress, which BMv2 runs at the same time."
         )
     for trace in verdict.traces:

@@ -46,7 +46,7 @@ parser MyParser(packet_in packet, out headers_t hdr, inout metadata_t meta, inou
         }
     }
     // TODO 1: add a state that extracts hdr.probe.
-    // TODO 2: add states that extract as many hops as hdr.probe.hops says.
+    // TODO 2: add states that extract as many hops as hdr.probe.hops has.
 }
 
 control MyVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {

@@ -75,7 +75,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
         if (hdr.chunk.isValid()) {
             bit<32> slot = (bit<32>)hdr.chunk.slot;
 
-            meta.seen = 0; // TODO 1: 1 if the bitmap says that this worker has sent the chunk before
+            meta.seen = 0; // TODO 1: 1 if the bitmap shows that this worker has sent the chunk before
 
             counts.read(meta.count, slot);
             meta.count = meta.count + 1; // TODO 2: only if it was not counted already

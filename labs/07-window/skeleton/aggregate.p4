@@ -1,4 +1,4 @@
-// A switch whose slots are used again and again, although packets are lost.
+// A switch whose slots are used repeatedly, although packets are lost.
 
 #include <core.p4>
 #include <v1model.p4>
