@@ -71,6 +71,9 @@ class Lesson(Table):
     title: Annotated[str, Field(description="the question that the lesson answers")]
     seconds: Annotated[int, Field(gt=0, description="seconds that it takes on two cores, roughly")]
     see: Annotated[str, Field(description="what the table and the figure show")]
+    see_small: Annotated[
+        str, Field(description="what they show with the changes of small; default: the same as see")
+    ] = ""
     small: Annotated[
         tuple[str, ...], Field(description="changes that make it small and quick, as for --set")
     ] = ()
@@ -82,6 +85,18 @@ class Lesson(Table):
     ] = ()
     wrong: Annotated[bool, Field(description="some sums are wrong on purpose")] = False
     fails: Annotated[str | None, Field(description="some points fail with this error on purpose")] = None
+
+    def shown(self, changes: Sequence[str]) -> str:
+        """Return what the table and the figure of a run show.
+
+        Args:
+            changes: The changes of the file's settings. Other ones than `small` leave only what the file's own show.
+        """
+        if not changes:
+            return self.see.strip()
+        if tuple(changes) == self.small:
+            return (self.see_small or self.see).strip()
+        return f"With the lesson's own settings, without --set:\n{self.see.strip()}"
 
 
 class Frame(Table):
