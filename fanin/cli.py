@@ -240,11 +240,11 @@ class _Verbs(TyperGroup):
             raise typer.Exit(1) from None
 
 
-_WELCOME = """fanin runs in-network aggregation on this machine. Start with:
+_WELCOME = """fanin runs in-network aggregation on this machine. Begin with these three steps:
 
-  1. fanin doctor    check whether this machine can run it
-  2. fanin demo      train a small model with in-network aggregation
-  3. fanin lesson    learn from short experiments
+  fanin doctor    check whether this machine can run it
+  fanin demo      train a small model with in-network aggregation
+  fanin lesson    learn from short experiments
 
 To learn P4 in exercises with tests and hints, type: fanin lab
 For all commands, type: fanin --help

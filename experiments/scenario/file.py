@@ -403,8 +403,8 @@ def _settings(point: Mapping[str, Any]) -> Settings:
     """Return the settings of a point.
 
     Raises:
-        ScenarioError: If keys are wrong, by themselves or together. Keys are together what they are without those that
-            are wrong by themselves, if these do not matter for it.
+        ScenarioError: If keys are wrong. The message also states which keys do not fit together, if that does not depend
+            on those that are wrong by themselves.
     """
     try:
         return Settings.model_validate(point).settled

@@ -75,7 +75,7 @@ def test_without_a_verb_the_next_steps_are_printed() -> None:
     assert done.exit_code == 2
     for words in commands(done.stdout):
         parse(words)
-    assert [words[0] for words in commands(done.stdout)] == ["doctor", "demo", "lab", "lesson"]
+    assert [words[0] for words in commands(done.stdout)] == ["doctor", "demo", "lesson"]
     assert "fanin --help" in done.stdout
 
 
