@@ -272,15 +272,15 @@ def load_network(path: Path) -> TopologySettings:
 
 
 class _Problems(dict[str, None]):
-    """Lines of errors, each once, in their order."""
+    """What is wrong, each problem once, in their order. A line that begins with a space belongs to the one before."""
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Add an error's lines, and end the block."""
+        """Add an error's problems, and end the block."""
         try:
             yield
         except ScenarioError as error:
-            self.update(dict.fromkeys(str(error).splitlines()))
+            self.update(dict.fromkeys(re.split(r"\n(?! )", str(error))))
 
 
 def _located(path: Path, text: str, problems: Iterable[str], replaced: Collection[KeyPath] = ()) -> list[str]:
@@ -403,8 +403,8 @@ def _settings(point: Mapping[str, Any]) -> Settings:
     """Return the settings of a point.
 
     Raises:
-        ScenarioError: If keys are wrong. The message also states which keys do not fit together, if that does not depend
-            on those that are wrong by themselves.
+        ScenarioError: If keys are wrong. The message also states which keys do not fit together, as far as that does
+            not depend on those that are wrong by themselves.
     """
     try:
         return Settings.model_validate(point).settled
