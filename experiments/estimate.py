@@ -23,8 +23,8 @@ from fanin.experiments.virtual.traffic import requests
 # Packets carried over a link in a second, on a machine that has not finished any point yet.
 HOPS_PER_SECOND = 600_000.0
 VIRTUAL_START, LIVE_START = 1.0, 5.0  # seconds that a point takes in addition
-# How many times as long a hop takes if each packet wakes a host, which is Python, by itself. Measured: 50,000 to
-# 120,000 hops in a second of processor time, and 300,000 to 1,000,000 where hosts receive many packets at a time.
+# How many times as long a hop takes if each packet wakes a host, which is Python, by itself. Measured: 50,000
+# to 120,000 hops in a second of processor time, and 300,000 to 1,000,000 where hosts receive many packets at a time.
 _AWAKENED = 7.0
 # How many times as long a hop takes with workers of a protocol, which are Python too, except for fanin's. Measured with
 # vectors of 8 MB. A protocol of the user's counts as the slowest of the others but thc, whose workers compute most.

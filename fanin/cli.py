@@ -240,13 +240,13 @@ class _Verbs(TyperGroup):
             raise typer.Exit(1) from None
 
 
-_WELCOME = """fanin runs in-network aggregation on this machine. Start with:
+_WELCOME = """fanin runs in-network aggregation on this machine. Begin with these three steps:
 
   fanin doctor    check whether this machine can run it
   fanin demo      train a small model with in-network aggregation
-  fanin lab       learn P4 in exercises with tests and hints
   fanin lesson    learn from short experiments
 
+To learn P4 in exercises with tests and hints, type: fanin lab
 For all commands, type: fanin --help
 For the options and examples of a command: fanin COMMAND --help
 The documentation begins at docs/README.md."""

@@ -156,6 +156,7 @@ def measure(
         if warning := next(filter(None, map(tight, simulated)), None):
             complain(verb, f"warning: {warning}")
     journal = Journal(work.folder)
+    earlier = _written(work.folder) if afresh else None
     if afresh:
         journal.clear()
     try:
@@ -171,6 +172,10 @@ def measure(
     good = [row for row in rows if row["error"] is None]
     if good or work.fails or not _has_good_rows(work.folder):
         write_results(rows, work.about, work.folder)
+        if earlier:
+            work.note(
+                f"These replace the results of {earlier} in {work.folder}; to keep both, add --results DIR."
+            )
     else:
         complain(verb, f"every point failed, so the earlier results stay in {work.folder}")
     if good and not work.as_json:
@@ -178,6 +183,19 @@ def measure(
         _explain_steps(good)
         _show_remarks(work.varied, good)
     return rows
+
+
+def _written(folder: Path) -> str | None:
+    """Return when the results in a folder were written; None if it has none."""
+    from datetime import datetime
+
+    from fanin.experiments.results.files import PARQUET
+
+    try:
+        written = (folder / PARQUET).stat().st_mtime
+    except FileNotFoundError:
+        return None
+    return f"{datetime.fromtimestamp(written):%Y-%m-%d %H:%M}"
 
 
 def _has_good_rows(folder: Path) -> bool:
@@ -318,7 +336,7 @@ def run_scenario(
             )
     if lesson:
         page = f"docs/tutorials/lessons/{scenario_file(file).stem}.md"
-        work.note(f"\n{lesson.see.strip()}\nExplanation and exercises: {page}\n")
+        work.note(f"\n{lesson.shown(changes)}\nExplanation and exercises: {page}\n")
     conclude(verb, work, rows)
 
 

@@ -71,6 +71,9 @@ class Lesson(Table):
     title: Annotated[str, Field(description="the question that the lesson answers")]
     seconds: Annotated[int, Field(gt=0, description="seconds that it takes on two cores, roughly")]
     see: Annotated[str, Field(description="what the table and the figure show")]
+    see_small: Annotated[
+        str, Field(description="what they show with the changes of small; default: the same as see")
+    ] = ""
     small: Annotated[
         tuple[str, ...], Field(description="changes that make it small and quick, as for --set")
     ] = ()
@@ -82,6 +85,18 @@ class Lesson(Table):
     ] = ()
     wrong: Annotated[bool, Field(description="some sums are wrong on purpose")] = False
     fails: Annotated[str | None, Field(description="some points fail with this error on purpose")] = None
+
+    def shown(self, changes: Sequence[str]) -> str:
+        """Return what the table and the figure of a run show.
+
+        Args:
+            changes: The changes of the file's settings. Other ones than `small` leave only what the file's own show.
+        """
+        if not changes:
+            return self.see.strip()
+        if tuple(changes) == self.small:
+            return (self.see_small or self.see).strip()
+        return f"With the lesson's own settings, without --set:\n{self.see.strip()}"
 
 
 class Frame(Table):
@@ -257,15 +272,15 @@ def load_network(path: Path) -> TopologySettings:
 
 
 class _Problems(dict[str, None]):
-    """Lines of errors, each once, in their order."""
+    """What is wrong, each problem once, in their order. A line that begins with a space belongs to the one before."""
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Add an error's lines, and end the block."""
+        """Add an error's problems, and end the block."""
         try:
             yield
         except ScenarioError as error:
-            self.update(dict.fromkeys(str(error).splitlines()))
+            self.update(dict.fromkeys(re.split(r"\n(?! )", str(error))))
 
 
 def _located(path: Path, text: str, problems: Iterable[str], replaced: Collection[KeyPath] = ()) -> list[str]:
@@ -388,8 +403,8 @@ def _settings(point: Mapping[str, Any]) -> Settings:
     """Return the settings of a point.
 
     Raises:
-        ScenarioError: If keys are wrong, by themselves or together. Keys are together what they are without those that
-            are wrong by themselves, if these do not matter for it.
+        ScenarioError: If keys are wrong. The message also states which keys do not fit together, as far as that does
+            not depend on those that are wrong by themselves.
     """
     try:
         return Settings.model_validate(point).settled

@@ -49,7 +49,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of everything that the test
 def list_labs(
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each lab")] = False,
 ) -> None:
-    """List all labs: name, subject, rough duration in minutes, and how far you are.
+    """List the labs, their durations, and how far you are.
 
     How far you are is shown for the labs that you have started in this folder: tests that passed in the last check.
 
@@ -177,7 +177,9 @@ def watch_lab(folder: Folder = Path(), seed: Seed = 0) -> None:
 
 @app.command("hint")
 def show_hint(folder: Folder = Path()) -> None:
-    """Give a hint for the test that failed first in the last check; each time a clearer one.
+    """Give a hint for the test that failed first.
+
+    It is the first failed test of the last check. Each time, the hint is clearer.
 
     Above it is what your program did in that test, as `fanin lab check` has found it in the trace.
 
@@ -205,7 +207,9 @@ def show_hint(folder: Folder = Path()) -> None:
 
 @app.command("solution")
 def show_solution(folder: Folder = Path()) -> None:
-    """Copy the solution into the folder solution/ next to your files, which stay as they are.
+    """Copy the solution next to your files, which stay.
+
+    It goes into the folder solution/.
 
     Examples:
         fanin lab solution
@@ -226,7 +230,9 @@ def verify_labs(
     ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Prove labs: the solution passes, the skeleton and every planted mistake fail, each hint points somewhere.
+    """Prove that the tests and hints of labs are right.
+
+    The solution must pass, the skeleton and every planted mistake must fail, and each hint must point somewhere.
 
     Examples:
         fanin lab verify forwarding
@@ -311,7 +317,7 @@ def grade_submissions(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each submission")] = False,
 ) -> None:
-    """Mark a folder of submissions: points per test, hidden tests included.
+    """Mark a folder of submissions, with the hidden tests.
 
     Each submission runs in sandboxes of its own: it has no network, sees no other submission and no test, and has
     limits of memory, processes, time and disk. That needs root or user namespaces; without them it marks nothing.

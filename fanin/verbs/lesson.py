@@ -35,7 +35,9 @@ app = typer.Typer(
 def list_lessons(
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each lesson")] = False,
 ) -> None:
-    """List all lessons: name, subject, and rough duration on two cores.
+    """List the lessons with their subjects and durations.
+
+    Durations are rough, on two cores.
 
     Examples:
         fanin lesson list
@@ -72,7 +74,9 @@ def run_lesson(
     as_json: PointsAsJson = False,
     processes: Processes = None,
 ) -> None:
-    """Run a lesson: print its table and the cost of waiting GPUs, draw its figure, and explain what to look for.
+    """Run a lesson, and explain what its table and figure show.
+
+    It also prints the cost of waiting GPUs.
 
     A lesson is the scenario lesson:NAME, which fanin run and fanin sweep accept as well.
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
-from typer import Exit, Typer
+from typer import Context, Exit, Typer
 from typer.exceptions import TyperException
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -44,6 +44,17 @@ def test_the_list_says_what_the_verb_says_of_itself(name: str) -> None:
 @pytest.mark.parametrize("name", VERBS)
 def test_a_summary_is_short(name: str) -> None:
     assert len(VERBS[name].summary) <= 60
+    for below in getattr(load(name), "commands", {}).values():
+        assert len(below.help.split("\n\n")[0]) <= 60, f"{name} {below.name}"
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_an_option_states_its_default_once(name: str) -> None:
+    verb = load(name)
+    for command in (verb, *getattr(verb, "commands", {}).values()):
+        for option in command.params:
+            shown = option.get_help_record(Context(command)) or ("", "")
+            assert shown[1].lower().count("default") <= 1, f"{name} {option.opts}"
 
 
 def test_the_list_has_a_panel_for_each_kind_of_verb_and_a_line_for_each_verb_in_80_columns() -> None:
@@ -64,7 +75,7 @@ def test_without_a_verb_the_next_steps_are_printed() -> None:
     assert done.exit_code == 2
     for words in commands(done.stdout):
         parse(words)
-    assert [words[0] for words in commands(done.stdout)] == ["doctor", "demo", "lab", "lesson"]
+    assert [words[0] for words in commands(done.stdout)] == ["doctor", "demo", "lesson"]
     assert "fanin --help" in done.stdout
 
 

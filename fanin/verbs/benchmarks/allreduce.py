@@ -73,7 +73,7 @@ def allreduce(
     results: ResultsFolder = Path("results/bench"),
     as_json: AsJson = False,
 ) -> None:
-    """Measure all-reduces in the network, with a ring over TCP and with Gloo.
+    """Compare all-reduces in the network with a ring and Gloo.
 
     All of them take turns on the same hosts and links.
 

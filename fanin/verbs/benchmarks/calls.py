@@ -27,7 +27,9 @@ def calls(
     results: ResultsFolder = Path("results/bench"),
     as_json: AsJson = False,
 ) -> None:
-    """Measure what the calls of fanin.init() and of PyTorch add to a bare all-reduce.
+    """Measure what calls from Python add to an all-reduce.
+
+    These are calls of fanin.init() and of PyTorch, compared with a bare all-reduce.
 
     Examples:
         fanin bench calls

@@ -19,7 +19,9 @@ def switch(
     results: ResultsFolder = Path("results/bench"),
     as_json: AsJson = False,
 ) -> None:
-    """Measure the switch, and compare it with a bare loop in C, with BMv2 and with its goals.
+    """Measure the switch, next to a bare loop in C and BMv2.
+
+    The results are also compared with the goals.
 
     This takes two minutes. BMv2 is left out if it is not installed.
 
@@ -61,7 +63,7 @@ def inserts(
     count: Annotated[int, typer.Option(min=1000, max=1_000_000, help="Entries in each table")] = 100_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each table")] = False,
 ) -> None:
-    """Measure how fast the switch takes table entries by P4Runtime.
+    """Measure how fast the switch takes P4Runtime entries.
 
     The baseline parses and reads the same messages and does nothing else. Entries come in batches of 1,000.
 
@@ -96,7 +98,9 @@ def start(
     repeats: Annotated[int, typer.Option(min=1, max=1000, help="Starts of each program")] = 9,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each program")] = False,
 ) -> None:
-    """Measure what a switch uses until it is ready, if its program is in the cache.
+    """Measure the time and memory until a switch is ready.
+
+    Its program is in the cache.
 
     The baseline is a Python process that only loads gRPC and P4Runtime's messages. Figures are medians.
 

@@ -35,7 +35,9 @@ def virtual(
     results: ResultsFolder = Path("results/bench"),
     as_json: AsJson = False,
 ) -> None:
-    """Measure the simulator with 8 to 1,024 workers, and compare it with ns-3 and htsim.
+    """Measure the simulator, next to ns-3 and htsim.
+
+    It has 8 to 1,024 workers.
 
     The workers all-reduce 4 MiB in racks of 32. The comparisons with ns-3 and htsim use flows between hosts.
 

@@ -349,6 +349,15 @@ size = "4"
     ]
 
 
+def test_a_problem_of_several_lines_stays_together(file: Path) -> None:
+    (file.parent / "mine").mkdir()
+    lines = complaint(file, 'window = 0\nprotocol = "mine"\n' + HEAD + NETWORK).splitlines()
+    assert lines[0].startswith(f"{file}:1: window: ")
+    assert lines[1].startswith(f"{file}:2: protocol: ")
+    assert {line[:2] for line in lines[2:]} == {"  "}
+    assert any("program.p4" in line for line in lines[2:])
+
+
 def test_keys_that_do_not_fit_together_are_reported_next_to_wrong_keys(file: Path) -> None:
     text = HEAD + "workers = 5\nwindow = 0\n" + NETWORK + "[links]\nlos = 1\n"
     assert [line.split(": ")[1] for line in complaint(file, text).splitlines()] == [

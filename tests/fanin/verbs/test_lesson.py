@@ -518,17 +518,27 @@ POINTS: dict[str, Callable[[Rows], None]] = {
 }
 
 
+def test_the_closing_text_is_that_of_the_size_that_was_run() -> None:
+    lesson = lessons()["loss"]
+    assert "about half as long as the ring" in lesson.shown([])
+    assert "about a quarter of the ring's time" in lesson.shown(lesson.small)
+    changed = lesson.shown([*lesson.small, "loss=0.1"])
+    assert changed == f"With the lesson's own settings, without --set:\n{lesson.shown([])}"
+
+
 @pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name in SMALLER)) for name in sorted(POINTS)]
 )
 def test_its_point_is_seen(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    changes = [f"--set={change}" for change in sized(SMALLER.get(name, []), [])]
-    output, rows = run_lesson(name, ["--small", *changes], tmp_path, monkeypatch)
+    changes = sized(SMALLER.get(name, []), [])
+    arguments = ["--small", *(f"--set={change}" for change in changes)]
+    output, rows = run_lesson(name, arguments, tmp_path, monkeypatch)
     folder = tmp_path / "results" / f"lesson-{name}"
     assert (folder / f"lesson-{name}.png").stat().st_size > 0
-    assert lessons()[name].see.strip() in output
+    lesson = lessons()[name]
+    assert lesson.shown([*lesson.small, *changes]) in output
     assert f"docs/tutorials/lessons/{name}.md" in output
     assert "idle for this share of" in output
     # What the lesson is about is in the table, not only in the figure.

@@ -284,6 +284,17 @@ def test_a_figure_may_name_a_line_that_the_command_line_leaves_out(tmp_path: Pat
     assert (tmp_path / "results" / "try.png").exists()
 
 
+def test_a_run_that_replaces_earlier_results_says_so(tmp_path: Path) -> None:
+    path, folder = tmp_path / "try.toml", tmp_path / "results"
+    path.write_text(VIRTUAL)
+    run = "run", path, "--set", "algorithm=in-network", "--results", folder
+    assert "These replace" not in invoke(*run)[1]
+    assert re.search(
+        r"These replace the results of \d{4}-\d\d-\d\d \d\d:\d\d in .*; to keep both", invoke(*run)[1]
+    )
+    assert "These replace" not in invoke("sweep", *run[1:])[1]  # it keeps them
+
+
 def test_rows_have_the_columns_that_a_rehearsal_has(scenario: str, tmp_path: Path) -> None:
     assert invoke("run", scenario, "--results", tmp_path)[0] == 0
     common = provenance() | dict.fromkeys(DIGESTS)
