@@ -42,8 +42,7 @@ def _warn_of_untested_headers(program: ir.FlatProgram, certain: _Invalid, report
     """Warn about keys and reads of headers that are invalid on some path.
 
     There is no warning about a key if the program tests the header somewhere: it may know from something else that the
-    header is valid here. PSA has no such warnings: its
-    frame parses the headers of ingress or those of egress.
+    header is valid here. PSA has no such warnings: its frame parses the headers of ingress or those of egress.
     """
     if is_frame(program):
         return
@@ -303,20 +302,22 @@ class _MaybeInvalid(_Validity):
         match e:
             case ir.IsValid(header=header):
                 self.tested_headers.add(path(header) or ())
-            case ir.Mux(condition=condition) if not _tests_validity(condition):
+            case ir.Mux(condition=condition, chosen=chosen, other=other) if not _tests_validity(condition):
                 self.branch(condition, facts)
                 with self._depending(condition):
-                    return super().value(e, facts)
+                    return self._one(self.value(chosen, facts), self.value(other, facts))
         return super().value(e, facts)
 
     def branch(self, condition: ir.Expr, facts: Facts) -> tuple[Facts | None, Facts | None]:
         match condition:
             case ir.IsValid(header=header):
                 self.tested_headers.add(path(header) or ())
-            case ir.Binary(op="&&" | "||", left=left) if not _tests_validity(left):
-                self.branch(left, facts)
+            case ir.Binary(op="&&" | "||" as op, left=left, right=right) if not _tests_validity(left):
+                yes, no = self.branch(left, facts)
+                begin = yes if op == "&&" else no
                 with self._depending(left):
-                    return super().branch(condition, facts)
+                    holds, fails = self.branch(right, begin) if begin is not None else (None, None)
+                return (holds, self.merged([no, fails])) if op == "&&" else (self.merged([yes, holds]), fails)
         return super().branch(condition, facts)
 
     def extern(self, s: ir.CallExtern, facts: Facts) -> Facts:

@@ -372,6 +372,14 @@ def test_a_read_of_a_header_that_the_program_may_know_to_be_valid(build: Build, 
     assert [w for w in build(apply=apply, **parts).warnings if w.option == "invalid-header"] == []
 
 
+def test_a_long_condition_is_followed_once(build: Build) -> None:
+    """Twice for each && would be 2^60 times."""
+    condition = " && ".join(["hdr.h.a == 1"] * 60)
+    chosen = "meta.y == 1 ? 8w1 : " * 60
+    apply = f"if ({condition}) {{ meta.y = 1; }} meta.y = {chosen}8w0;"
+    assert warned(build(declarations=TWO_HEADERS, parser=OPTIONAL_PARSER, apply=apply)) == []
+
+
 # Programs
 
 
