@@ -50,6 +50,7 @@ class PacketLog:
             if engine is not None:
                 try:
                     with traced(engine) as tracer:
+                        tracer.share()
                         while engine is self._running():
                             # The last look comes after the stop, so that nothing before it is left out.
                             last = self._stop.is_set()
