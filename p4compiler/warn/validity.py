@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 
 from fanin.p4compiler import ir, types
@@ -21,7 +22,7 @@ def warn_of_invalid_headers(program: ir.FlatProgram, reporter: Reporter) -> None
     """
     flow = _Invalid()
     _follow(flow, program, "accept", "reject")
-    _warn_of_keys(program, flow, reporter)
+    _warn_of_untested_headers(program, flow, reporter)
     for block in program.blocks.values():
         for body in (block.body, *(action.body for action in block.actions)):
             _warn_of_order(body, flow, reporter)
@@ -37,11 +38,11 @@ def warn_of_invalid_headers(program: ir.FlatProgram, reporter: Reporter) -> None
         reporter.warn(span, message, hint, option="invalid-header")
 
 
-def _warn_of_keys(program: ir.FlatProgram, certain: _Invalid, reporter: Reporter) -> None:
-    """Warn about keys of headers that are invalid on some path, unless the program tests the header somewhere.
+def _warn_of_untested_headers(program: ir.FlatProgram, certain: _Invalid, reporter: Reporter) -> None:
+    """Warn about keys and reads of headers that are invalid on some path.
 
-    A program that tests it may know from something else that the header is valid here. PSA has no such warnings: its
-    frame parses the headers of ingress or those of egress.
+    There is no warning about a key if the program tests the header somewhere: it may know from something else that the
+    header is valid here. PSA has no such warnings: its frame parses the headers of ingress or those of egress.
     """
     if is_frame(program):
         return
@@ -57,6 +58,22 @@ def _warn_of_keys(program: ir.FlatProgram, certain: _Invalid, reporter: Reporter
         )
         hint = f"apply {name} only if {header}.isValid(), or add {header}.isValid() to its key"
         reporter.warn(span, message, hint, option="invalid-header")
+    keys = {where for where, _ in flow.keys}
+    reads: dict[Path, list[ir.Field]] = {}
+    for (where, span), field in flow.reads.items():
+        if (
+            where not in flow.made | keys | (flow.tested_headers - flow.unconditional)
+            and (span, False) not in certain.invalid
+        ):
+            reads.setdefault(where, []).append(field)
+    for field, *others in reads.values():
+        header = _header_text(field)
+        more = f" (as at {len(others)} more place{'s' * (len(others) > 1)})" if others else ""
+        message = (
+            f"{field.span.fragment()} is read, but header '{header}' may be invalid here{more}: "
+            "in packets without it, its fields have no defined value"
+        )
+        reporter.warn(field.span, message, f"read it only if {header}.isValid()", option="invalid-header")
 
 
 def _follow(flow: _Validity, program: ir.FlatProgram, *ends: str) -> None:
@@ -184,14 +201,81 @@ class _Invalid(_Validity):
 class _MaybeInvalid(_Validity):
     """Data flow of the headers that are invalid on some path.
 
-    `keys` maps such a header, and the place of a key, to its field of this header and the table.
+    Reads are left out if something besides the validity of headers decides about them, such as another field, a
+    table's entries, or what an earlier `exit` depends on. The program may know from that that the header is valid.
+
+    Attributes:
+        keys: The field and the table, by header and the place of the key.
+        reads: The field, by header and the place of the read.
+        tested_headers: The headers whose validity is tested somewhere. Reads after the first test are left out.
+        unconditional: The headers that are read outside of all conditions.
+        made: The headers that a control makes valid or invalid, perhaps for a reason.
     """
 
     def __init__(self, states: tuple[ir.State, ...]) -> None:
         super().__init__()
         self._states = states
         self.keys: dict[tuple[Path, Span], tuple[ir.Field, ir.Table]] = {}
+        self.reads: dict[tuple[Path, Span], ir.Field] = {}
         self.tested_headers: set[Path] = set()
+        self.made: set[Path] = set()
+        self.unconditional: set[Path] = set()
+        self._in_parser = False
+        self._branches = 0  # conditions around the present place, of any kind
+        self._depends = 0  # conditions around the present place that may imply anything
+        self._some_left = False  # some packets do not get here, for a reason that may imply anything
+
+    def read(self, e: ir.Expr, facts: Facts) -> None:
+        while isinstance(e, ir.Slice):
+            e = e.base
+        if self._in_parser or self._depends or self._some_left or not isinstance(e, ir.Field):
+            return
+        where = path(e.base)
+        if where in facts and isinstance(e.base.type, types.Header) and is_fixed(e.base):
+            if where in self.tested_headers:
+                return
+            if not self._branches:
+                self.unconditional.add(where)
+            self.reads.setdefault((where, e.span), e)
+
+    @contextmanager
+    def _depending(self, on: object) -> Iterator[None]:
+        """Leave out reads if they depend on something besides the validity of headers."""
+        self._depends += bool(on)
+        yield
+        self._depends -= bool(on)
+
+    def statement(self, s: ir.Stmt, facts: Facts) -> Facts | None:
+        match s:
+            case ir.Return() | ir.Exit() if self._depends:
+                self._some_left = True
+            case ir.CallExtern(name="mark_to_drop") if self._branches:
+                self._some_left = True  # what happens to a packet after this does not matter
+            case ir.If(condition=condition, chosen=chosen, other=other):
+                yes, no = self.branch(condition, facts)
+                with self._depending(not _tests_validity(condition)):
+                    self._branches += 1
+                    end = self.merged([self.statements(chosen, yes), self.statements(other, no)])
+                    self._branches -= 1
+                    return end
+        with self._depending(isinstance(s, ir.Loop) or getattr(s, "cases", ())):
+            return super().statement(s, facts)
+
+    def states(self, states: tuple[ir.State, ...], facts: Facts) -> dict[str, Facts]:
+        self._in_parser = True
+        reached = super().states(states, facts)
+        self._in_parser = False
+        return reached
+
+    def written(self, target: ir.Expr, facts: Facts) -> Facts:
+        after = super().written(target, facts)
+        if not self._in_parser and isinstance(target.type, types.Header):
+            self.made.add(path(target) or ())
+        return after
+
+    def header(self, s: ir.CallHeader, facts: Facts) -> Facts:
+        self.made.add(path(s.header) or ())
+        return super().header(s, facts)
 
     def join(self, one: Facts, other: Facts) -> Facts:
         """Return the headers that are invalid on one of the paths."""
@@ -215,13 +299,25 @@ class _MaybeInvalid(_Validity):
         return not any(header in _extracted(without[name]) for name in between)
 
     def value(self, e: ir.Expr, facts: Facts) -> Facts:
-        if isinstance(e, ir.IsValid):
-            self.tested_headers.add(path(e.header) or ())
+        match e:
+            case ir.IsValid(header=header):
+                self.tested_headers.add(path(header) or ())
+            case ir.Mux(condition=condition, chosen=chosen, other=other) if not _tests_validity(condition):
+                self.branch(condition, facts)
+                with self._depending(condition):
+                    return self._one(self.value(chosen, facts), self.value(other, facts))
         return super().value(e, facts)
 
     def branch(self, condition: ir.Expr, facts: Facts) -> tuple[Facts | None, Facts | None]:
-        if isinstance(condition, ir.IsValid):
-            self.tested_headers.add(path(condition.header) or ())
+        match condition:
+            case ir.IsValid(header=header):
+                self.tested_headers.add(path(header) or ())
+            case ir.Binary(op="&&" | "||" as op, left=left, right=right) if not _tests_validity(left):
+                yes, no = self.branch(left, facts)
+                begin = yes if op == "&&" else no
+                with self._depending(left):
+                    holds, fails = self.branch(right, begin) if begin is not None else (None, None)
+                return (holds, self.merged([no, fails])) if op == "&&" else (self.merged([yes, holds]), fails)
         return super().branch(condition, facts)
 
     def extern(self, s: ir.CallExtern, facts: Facts) -> Facts:
@@ -239,7 +335,23 @@ class _MaybeInvalid(_Validity):
             # An entry may leave out a key of another kind where the header is invalid, as those of ACLs do.
             if element.match_kind in ("exact", "lpm") and where in facts and is_fixed(field.base):
                 self.keys.setdefault((where, element.expr.span), (field, table))
-        return super().table(table, facts)
+        branches, self._branches = self._branches, 0  # a table that may drop says nothing about the others
+        with self._depending(table.key):
+            outcomes = super().table(table, facts)
+        self._branches = branches
+        return outcomes
+
+
+def _tests_validity(condition: ir.Expr) -> bool:
+    """Return whether a condition depends on nothing but the validity of headers."""
+    match condition:
+        case ir.IsValid() | ir.Constant():
+            return True
+        case ir.Unary(op="!", operand=operand):
+            return _tests_validity(operand)
+        case ir.Binary(op="&&" | "||", left=left, right=right):
+            return _tests_validity(left) and _tests_validity(right)
+    return False
 
 
 def _extracted(state: ir.State) -> set[Path | None]:

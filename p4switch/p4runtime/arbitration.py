@@ -219,7 +219,8 @@ class Arbitration:
             raise not_found(f"the device has no role {request.role!r}")
         if role.primary is None or _election_id(request) != role.highest:
             raise denied(
-                "Not primary: only the client whose StreamChannel has the highest election id may write"
+                "Not primary: only the client whose StreamChannel has the highest election id may write; "
+                + _why_not(_election_id(request), role.highest)
             )
         return role.access
 
@@ -284,6 +285,15 @@ class Arbitration:
             if role.highest is not None:
                 update.election_id.high, update.election_id.low = divmod(role.highest, 1 << 64)
             client.send(p4r.StreamMessageResponse(arbitration=update))
+
+
+def _why_not(given: int | None, highest: int | None) -> str:
+    """Explain why nobody who writes with an election id is the primary."""
+    if given is None:
+        return "this request has no election id"
+    if highest is not None and given < highest:
+        return f"this request has {given}, but the highest so far is {highest}: connect with that or a higher one"
+    return f"no client with the election id of this request, {given}, is connected"
 
 
 def _election_id(

@@ -46,6 +46,7 @@ class PacketLog:
             if engine is not None:
                 try:
                     with traced(engine, logs=True) as tracer:
+                        tracer.share()
                         lost = 0
                         while engine is self._running():
                             # The last look comes after the stop, so that nothing before it is left out.

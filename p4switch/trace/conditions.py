@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ctypes import c_uint32, c_uint64
 
 from fanin.p4switch.bmv2json.notation import parse_number
 from fanin.p4switch.bmv2json.program import Program
 from fanin.p4switch.codegen.layout import WIDEST, packet_headers
+from fanin.p4switch.trace.events import Extract, PacketTrace
 
 TRACE_CONDITIONS = 8
 TRACE_PORT = 0xFFFFFFFF  # instead of a header's number
@@ -47,6 +48,31 @@ def parse_conditions(program: Program, text: str) -> list[TraceCondition]:
     if len(found) > TRACE_CONDITIONS:
         raise ConditionError(f"at most {TRACE_CONDITIONS} conditions, not {len(found)}")
     return found
+
+
+def meets(program: Program, conditions: Iterable[TraceCondition], trace: PacketTrace) -> bool:
+    """Return whether a traced packet meets all conditions, as the switch itself decides where it traces only those."""
+    return all(_meets(program, condition, trace) for condition in conditions)
+
+
+def _meets(program: Program, condition: TraceCondition, trace: PacketTrace) -> bool:
+    if condition.header == TRACE_PORT:
+        return bool(trace.port == condition.low)
+    header = packet_headers(program)[condition.header]
+    names = {field.name for field in header.type.fields if field.offset == condition.offset}
+    values = (
+        value.number
+        for event in trace.events
+        if isinstance(event, Extract) and event.header == header.name
+        for value in event.fields
+        if value.name in names and value.width == condition.width
+    )
+    mask, wanted = (
+        part[0] << 64 | part[1]
+        for part in ((condition.mask_high, condition.mask_low), (condition.high, condition.low))
+    )
+    value = next(values, None)
+    return value is not None and value & mask == wanted
 
 
 def _conditions(program: Program, text: str) -> Iterator[TraceCondition]:

@@ -59,9 +59,9 @@ def inject_call(running: Callable[[], Engine | None]) -> dict[str, Method]:
 
 
 def _through(engine: Engine, port: int, packet: bytes) -> PacketTrace:
-    from fanin.p4switch.trace.tracer import traced  # not above, as in inject
+    from fanin.p4switch.trace.tracer import followed  # not above, as in inject
 
-    with traced(engine, f"port={port}") as tracer:
+    with followed(engine, f"port={port}") as tracer:
         engine.packet_out(packet, port)
         end = time.monotonic() + _SECONDS
         while time.monotonic() < end:

@@ -28,13 +28,13 @@ def trace_stream(running: Callable[[], Engine | None]) -> Stream:
         # Imported here because most switches are never traced.
         from fanin.p4switch.trace.conditions import ConditionError
         from fanin.p4switch.trace.text import as_text
-        from fanin.p4switch.trace.tracer import TraceError, traced
+        from fanin.p4switch.trace.tracer import TraceError, followed
 
         engine = running()
         if engine is None:
             raise ManagementError("this switch has no program yet")
         try:
-            with traced(engine, str(request.get("filter", ""))) as tracer:
+            with followed(engine, str(request.get("filter", ""))) as tracer:
                 said = 0
                 yield {"ready": True}
                 while engine is running():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from ctypes import POINTER, c_bool, c_uint32, c_uint64, c_void_p
 from functools import cache
@@ -12,9 +13,18 @@ from fanin.native.shared import check_numbers, check_structs
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.engine.library import runtime
 from fanin.p4switch.entries import Entry, GroupReference, MemberReference, OneShot
-from fanin.p4switch.trace.conditions import TRACE_CONDITIONS, TRACE_PORT, TraceCondition, parse_conditions
+from fanin.p4switch.trace.conditions import (
+    TRACE_CONDITIONS,
+    TRACE_PORT,
+    TraceCondition,
+    meets,
+    parse_conditions,
+)
 from fanin.p4switch.trace.decode import Choices, Decoder
 from fanin.p4switch.trace.events import PacketTrace
+
+_MOST_WAITING = 10_000  # packets for a follower that does not read
+_SHARED: dict[int, Tracer] = {}  # by the switch, those that others may follow
 
 
 class TraceError(Exception):
@@ -45,14 +55,12 @@ class Tracer:
         self._decoder = Decoder(self.program, self.find_entry, self._choices, ports)
         self._entries: dict[str, dict[int, Entry]] = {}
         self.lost = 0
+        self._followers: set[Follower] = set()
         traced = ctypes.addressof(c_void_p.in_dll(self._library, "program_traced"))
         wanted = (TraceCondition * max(1, len(conditions)))(*conditions)
         with self._lock:
             if not _runtime().switch_trace(self._base, traced, len(conditions), wanted, logs):
-                raise TraceError(
-                    "this switch is being traced already: by another command, or by its own log of packets; without "
-                    "--log-console and --log-file, or with -L info, it logs none"
-                )
+                raise TraceError("this switch is being traced already: wait until the other command ends")
 
     def packets(self) -> Iterator[PacketTrace]:
         """Return the packets since the last call; `lost` counts those that there was no memory for."""
@@ -62,10 +70,20 @@ class Tracer:
             records = ctypes.string_at(place, used) if used else b""
         self.lost += lost.value
         self._entries.clear()
-        return self._decoder.packets(records)
+        if not self._followers:
+            return self._decoder.packets(records)
+        found = list(self._decoder.packets(records))
+        for follower in tuple(self._followers):
+            follower.receive(found)
+        return iter(found)
+
+    def share(self) -> None:
+        """Let others follow the trace, which is of all packets and is read several times per second."""
+        _SHARED[self._base] = self
 
     def close(self) -> None:
         """Stop tracing and run the ordinary program again."""
+        _SHARED.pop(self._base, None)
         with self._lock:
             _runtime().switch_untrace(self._base)
 
@@ -89,6 +107,45 @@ class Tracer:
             case OneShot(choices):
                 return "action set", None, [(None, call, weight) for call, weight in choices]
         return None
+
+
+class Follower:
+    """Packets that another tracer of a switch reads and that meet conditions. `lost` counts those not read in time."""
+
+    def __init__(self, tracer: Tracer, conditions: list[TraceCondition]) -> None:
+        self.lost = 0
+        self._program = tracer.program
+        self._conditions = conditions
+        self._waiting: deque[PacketTrace] = deque()
+
+    def receive(self, packets: Iterable[PacketTrace]) -> None:
+        """Take packets that the tracer has read, in its thread."""
+        for packet in packets:
+            if len(self._waiting) == _MOST_WAITING:
+                self.lost += 1
+            elif meets(self._program, self._conditions, packet):
+                self._waiting.append(packet)
+
+    def packets(self) -> Iterator[PacketTrace]:
+        """Yield the packets since the last call."""
+        while self._waiting:
+            yield self._waiting.popleft()
+
+
+@contextmanager
+def followed(engine: Engine, conditions: str = "") -> Iterator[Tracer | Follower]:
+    """Trace packets as `traced` does. If the switch is traced for its own log, follow that trace."""
+    shared = _SHARED.get(engine.base)
+    if shared is None:
+        with traced(engine, conditions) as tracer:
+            yield tracer
+        return
+    follower = Follower(shared, parse_conditions(engine.program, conditions))
+    shared._followers.add(follower)
+    try:
+        yield follower
+    finally:
+        shared._followers.discard(follower)
 
 
 @contextmanager

@@ -95,6 +95,8 @@ def walk(shell: Shell) -> Iterator[str]:
     for command, printed in list(shown()):
         if "p4-course" in command and not shell_environment.ready():
             continue
+        if command.startswith("grep"):  # the log is written a moment later
+            shell.type(f"until {command} > /dev/null; do sleep 0.05; done")
         said, status = shell.type(command)
         assert status == 0, f"{command}: {said}"
         found = {fixed(line) for line in said.splitlines()}

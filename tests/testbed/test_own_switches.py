@@ -56,6 +56,34 @@ def test_it_is_described_by_its_command_line(started: OwnSwitch) -> None:
     assert (started.device_id, started.address, started.ports) == (7, "127.0.0.1:9", {1: "veth0"})
 
 
+OF_TUTORIALS = [
+    "simple_switch_grpc",
+    "-i",
+    "1@s1-eth1",
+    "-i",
+    "2@s1-eth2",
+    "--pcap",
+    "pcaps",
+    "--nanolog",
+    "ipc:///tmp/bm-0-log.ipc",
+    "--device-id",
+    "0",
+    "build/basic.json",
+    "--log-console",
+    "--thrift-port",
+    "9090",
+    "--",
+    "--grpc-server-addr",
+    "0.0.0.0:50051",
+]
+
+
+@pytest.mark.parametrize("started", [OF_TUTORIALS], indirect=True)
+def test_one_of_p4lang_tutorials_is_found(started: OwnSwitch) -> None:
+    assert (started.device_id, started.address, started.thrift_port) == (0, "127.0.0.1:50051", 9090)
+    assert started.ports == {1: "s1-eth1", 2: "s1-eth2"}
+
+
 @pytest.mark.parametrize("started", [SWITCH], indirect=True)
 @pytest.mark.parametrize("name", ["127.0.0.1:9", "localhost:9"])
 def test_an_address_finds_its_device_id(started: OwnSwitch, name: str) -> None:

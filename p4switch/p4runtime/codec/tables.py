@@ -161,7 +161,9 @@ class P4InfoTable:
         if not message.is_default_action:
             return self.present(self.decode_key(message)).key
         if message.match or message.priority:
-            raise invalid(f"table {self.name}: the default entry has neither match fields nor a priority")
+            raise invalid(
+                f"table {self.name}: the default entry has neither match fields nor a priority: leave both unset"
+            )
         return None
 
     def keys_of(self, query: p4r.TableEntry) -> Sequence[EntryKey | None]:
@@ -283,7 +285,10 @@ class P4InfoTable:
         codec, scope = self._action(message.action_id)
         if scope == (_TABLE_ONLY if default else _DEFAULT_ONLY):
             place = "a default action" if default else "the action of an entry"
-            raise denied(f"action {codec.name} cannot be {place} of table {self.name}")
+            mark = "@tableonly" if default else "@defaultonly"
+            raise denied(
+                f"action {codec.name} cannot be {place} of table {self.name}: the program marks it {mark}"
+            )
         return codec.decode(message)
 
     def _action(self, action_id: int) -> tuple[ActionCodec, int]:

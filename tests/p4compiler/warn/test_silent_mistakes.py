@@ -37,6 +37,19 @@ DEFAULT = "        size = 1024;\n        default_action = drop();\n"
 CHECKSUM_BEGIN = "control MyComputeChecksum(inout headers hdr, inout metadata meta) {\n    apply {\n"
 
 
+# Headers
+
+
+def test_a_read_of_a_header_that_other_packets_do_not_have(warned: Warned) -> None:
+    outside = (
+        "        meta.flow = 7;\n",
+        "        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;\n        meta.flow = 7;\n",
+    )
+    assert warned(outside) == [("invalid-header", "hdr.ipv4.ttl")]
+    condition = ("        meta.flow = 7;\n", "        if (hdr.ipv4.protocol == 6) { meta.flow = 7; }\n")
+    assert warned(condition) == [("invalid-header", "hdr.ipv4.protocol")]
+
+
 # Ports
 
 

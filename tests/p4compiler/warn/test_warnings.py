@@ -318,6 +318,68 @@ def test_a_key_of_a_header_that_comes_with_another_in_the_packet(
     assert warned(compiled) == expected
 
 
+OPTIONAL_PARSER = """state start { packet.extract(hdr.h); transition select(hdr.h.a) { 1: g; default: accept; } }
+    state g { packet.extract(hdr.g); transition accept; }"""
+ACTION = "action a() { meta.y = hdr.g.a; } table t { key = { %s } actions = { a; NoAction; } }"
+
+
+@pytest.mark.parametrize(
+    ("apply", "key"),
+    [
+        ("meta.y = hdr.g.a;", ""),
+        ("if (hdr.g.a == 1) { meta.y = 1; }", ""),
+        ("meta.y = hdr.g.a; if (hdr.g.isValid()) { meta.y = 1; }", ""),
+        ("if (hdr.h.isValid()) { meta.y = hdr.g.a; }", ""),
+        ("a();", ""),
+        ("t.apply();", ""),
+        ("t.apply(); meta.y = hdr.g.a;", "hdr.h.a: exact;"),
+        ("if (meta.flag) { meta.y = 1; } meta.y = hdr.g.a;", ""),
+    ],
+)
+def test_a_read_of_a_header_that_the_parser_may_not_have_extracted(
+    build: Build, apply: str, key: str
+) -> None:
+    parts = {"declarations": TWO_HEADERS, "parser": OPTIONAL_PARSER, "locals": ACTION % key}
+    found = [w for w in build(apply=apply, **parts).warnings if w.option == "invalid-header"]
+    assert [w.span.fragment() for w in found] == ["hdr.g.a"]
+    assert found[0].hint in (
+        "read it only if hdr.g.isValid()",
+        "extract hdr.g, or call hdr.g.setValid(), before this",
+    )
+
+
+@pytest.mark.parametrize(
+    ("apply", "key"),
+    [
+        ("if (hdr.g.isValid()) { meta.y = hdr.g.a; }", ""),
+        ("if (!hdr.g.isValid()) { exit; } meta.y = hdr.g.a;", ""),
+        ("if (hdr.g.isValid()) { meta.y = 1; } meta.y = hdr.g.a;", ""),
+        ("if (hdr.h.isValid()) { meta.y = hdr.g.a; } else if (hdr.g.isValid()) { meta.y = 1; }", ""),
+        ("meta.y = hdr.g.isValid() ? hdr.g.a : 0;", ""),
+        # what the program knows from something else may imply that the header is valid
+        ("if (hdr.h.a == 1) { meta.y = hdr.g.a; }", ""),
+        ("if (hdr.h.a == 1 && hdr.g.a == 1) { meta.y = 1; }", ""),
+        ("if (hdr.h.a != 1) { return; } meta.y = hdr.g.a;", ""),
+        ("if (hdr.h.a != 1) { mark_to_drop(standard_metadata); } meta.y = hdr.g.a;", ""),
+        ("meta.y = hdr.h.a == 1 ? hdr.g.a : 0;", ""),
+        ("if (t.apply().hit) { meta.y = hdr.g.a; }", "hdr.h.a: exact;"),
+        ("t.apply();", "hdr.h.a: exact;"),
+        ("if (meta.flag) { hdr.g.setValid(); } meta.y = hdr.g.a;", ""),
+    ],
+)
+def test_a_read_of_a_header_that_the_program_may_know_to_be_valid(build: Build, apply: str, key: str) -> None:
+    parts = {"declarations": TWO_HEADERS, "parser": OPTIONAL_PARSER, "locals": ACTION % key}
+    assert [w for w in build(apply=apply, **parts).warnings if w.option == "invalid-header"] == []
+
+
+def test_a_long_condition_is_followed_once(build: Build) -> None:
+    """Twice for each && would be 2^60 times."""
+    condition = " && ".join(["hdr.h.a == 1"] * 60)
+    chosen = "meta.y == 1 ? 8w1 : " * 60
+    apply = f"if ({condition}) {{ meta.y = 1; }} meta.y = {chosen}8w0;"
+    assert warned(build(declarations=TWO_HEADERS, parser=OPTIONAL_PARSER, apply=apply)) == []
+
+
 # Programs
 
 

@@ -146,15 +146,21 @@ def test_only_the_primary_s_id_of_the_role_may_write(arbitration):
     announce(arbitration, Client(), 9, role="special")
     arbitration.require_primary(p4r.WriteRequest(election_id=p4r.Uint128(low=5)))
     arbitration.require_primary(p4r.WriteRequest(election_id=p4r.Uint128(low=9), role="special"))
-    for election_id, role, code in (
-        (4, "", grpc.StatusCode.PERMISSION_DENIED),
-        (9, "", grpc.StatusCode.PERMISSION_DENIED),
-        (5, "special", grpc.StatusCode.PERMISSION_DENIED),
-        (5, "unheard of", grpc.StatusCode.NOT_FOUND),
+    for election_id, role, code, why in (
+        (4, "", grpc.StatusCode.PERMISSION_DENIED, "this request has 4, but the highest so far is 5"),
+        (
+            9,
+            "",
+            grpc.StatusCode.PERMISSION_DENIED,
+            "no client with the election id of this request, 9, is connected",
+        ),
+        (5, "special", grpc.StatusCode.PERMISSION_DENIED, "this request has 5, but the highest so far is 9"),
+        (5, "unheard of", grpc.StatusCode.NOT_FOUND, "no role 'unheard of'"),
     ):
         with pytest.raises(P4RuntimeError) as refused:
             arbitration.require_primary(p4r.WriteRequest(election_id=p4r.Uint128(low=election_id), role=role))
         assert refused.value.code is code
+        assert why in refused.value.message
 
 
 def test_packets_for_a_controller_that_does_not_read_are_lost_and_arbitration_is_not(arbitration):

@@ -53,7 +53,7 @@ from fanin.p4switch.trace.events import (
     State,
 )
 from fanin.p4switch.trace.text import as_text
-from fanin.p4switch.trace.tracer import TraceError, traced
+from fanin.p4switch.trace.tracer import TraceError, followed, traced
 from tests.p4switch.codegen.rolled import COUNT, STRAIGHT, aggregation
 from tests.p4switch.documents import assign, call, document, field, in_egress, number, operation
 
@@ -452,8 +452,16 @@ def test_conditions_choose_packets(
     engine: Callable[[str], Engine], conditions: str, wanted: list[int]
 ) -> None:
     packets = [command(1), command(2, value=0x1234), command(0x81) + bytes([0, 0, 0, 0, 1, 2, 3, 4])]
-    found = traces(engine("externs"), *packets, conditions=conditions)
+    switch = engine("externs")
+    found = traces(switch, *packets, conditions=conditions)
     assert [trace.packet[0] for trace in found] == wanted
+    with traced(switch) as shared:
+        shared.share()
+        with followed(switch, conditions) as follower:
+            for packet in packets:
+                switch.process(3, packet)
+            assert len(list(shared.packets())) == len(packets)
+            assert [trace.packet[0] for trace in follower.packets()] == wanted
 
 
 @pytest.mark.parametrize(

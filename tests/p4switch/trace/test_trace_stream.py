@@ -12,6 +12,8 @@ import pytest
 
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.management.service import ManagementClient, ManagementError, handler
+from fanin.p4switch.trace import tracer
+from fanin.p4switch.trace.bmv2_log import PacketLog
 from fanin.p4switch.trace.stream import trace_stream
 from fanin.p4switch.trace.tracer import traced
 
@@ -87,6 +89,18 @@ def test_one_looks_at_a_time(switch: Switch) -> None:
     assert switch.engine is not None
     with traced(switch.engine), pytest.raises(ManagementError, match="being traced already"):
         switch.first({})
+
+
+def test_beside_its_own_log_a_switch_is_traced_as_without_it(switch: Switch) -> None:
+    assert switch.engine is not None
+    engine = switch.engine
+    log = PacketLog(lambda: engine, "", 0)
+    while engine.base not in tracer._SHARED:
+        wait([], timeout=0.01)
+    assert "1 packet out: port 2" in str(switch.first({})["trace"])
+    assert "1 packet out: port 2" in str(switch.first({"filter": "port=1"})["trace"])
+    log.stop()
+    assert "1 packet out: port 2" in str(until_free(switch, {})["trace"])
 
 
 @pytest.mark.parametrize(("text", "complaint"), [("ipv4.ttl=1", "is not a field"), ("port", "FIELD=VALUE")])

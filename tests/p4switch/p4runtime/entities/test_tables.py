@@ -151,7 +151,11 @@ def test_a_full_table_takes_no_more(controller, program):
             INVALID,
             "no action",
         ),
-        (lambda p: p.entry("hosts", p.exact(1), action=p.action("NoAction")), DENIED, "cannot be the action"),
+        (
+            lambda p: p.entry("hosts", p.exact(1), action=p.action("NoAction")),
+            DENIED,
+            "the program marks it @defaultonly",
+        ),
         (lambda p: p.host(1, is_const=True), INVALID, "is_const"),
         (lambda p: p.host(1, idle_timeout_ns=1), INVALID, "idle timeouts"),
         (lambda p: p.host(1, time_since_last_hit={}), INVALID, "can only be read"),
