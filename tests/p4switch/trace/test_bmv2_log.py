@@ -20,6 +20,7 @@ from fanin.p4switch.trace.bmv2_log import PacketLog
 
 LOG = Path(__file__).with_name("bmv2_log.txt")
 MESSAGES = Path(__file__).with_name("log_msg.txt")
+OUT_OF_BOUNDS = Path(__file__).with_name("out_of_bounds.txt")
 # BMv2 counts priorities the other way round than P4Runtime, and has a multicast group for each clone session.
 _OWN = re.compile(r"Priority: \d+|\[D\] \S+ \[cxt 0\] Cloning packet to MGID \d+")
 _FAILS_ASSERTION = 9  # the first byte of a packet that log_msg.p4 drops
@@ -62,6 +63,15 @@ def test_messages_are_in_the_log_between_the_lines_of_their_packet(
     wanted = MESSAGES.read_text().splitlines()
     log_packets(engine("log_msg"), [message_packet(1), message_packet(_FAILS_ASSERTION)], bytes_shown=0)
     assert logged()[: len(wanted)] == wanted
+
+
+def test_accesses_beyond_the_end_of_an_array_are_errors(
+    engine: Callable[[str], Engine], logged: Callable[[], list[str]]
+):
+    log_packets(
+        engine("out_of_bounds"), [bytes([1, 9, 0, 0, 0, 7]), bytes([1, 3, 0, 0, 0, 7])], bytes_shown=0
+    )
+    assert logged() == OUT_OF_BOUNDS.read_text().splitlines()
 
 
 def test_at_level_info_the_log_has_the_messages_alone(
