@@ -7,7 +7,6 @@ import select
 import threading
 import time
 from collections.abc import Iterable
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from fanin.native.text import counted
@@ -25,11 +24,12 @@ _log.setLevel(logging.INFO)  # whoever writes a line about a packet has looked a
 
 def write_lines(lines: Iterable[tuple[str, str]]) -> None:
     """Log lines as BMv2 does, each with the first letter of its level (T, D, I, W or E) and its text."""
-    now = datetime.fromtimestamp(time.time()).strftime("%H:%M:%S.%f")[:-3]
+    now = time.time()
+    clock = f"{time.strftime('%H:%M:%S', time.localtime(now))}.{int(now % 1 * 1000):03}"
     thread = threading.get_native_id()
     wanted = "E" if not _log.isEnabledFor(logging.INFO) else "TDIWE"
     text = "\n".join(
-        f"[{now}] [bmv2] [{level}] [thread {thread}] {text}" for level, text in lines if level in wanted
+        f"[{clock}] [bmv2] [{level}] [thread {thread}] {text}" for level, text in lines if level in wanted
     )
     if text:
         _log.error("%s", text)

@@ -7,6 +7,7 @@ from typing import Any
 
 from fanin.p4compiler.source import Span
 from fanin.p4switch.bmv2json.expressions import HeaderName
+from fanin.p4switch.bmv2json.primitive_kind import Message
 from fanin.p4switch.bmv2json.program import Branch, Pipeline, Primitive, Program, Source, Table
 from fanin.p4switch.trace.events import (
     Access,
@@ -143,7 +144,7 @@ class StepMaker:
                 where.place = _place(action.primitives[0].source)
             case Condition() | Lookup() | Assign() | Access() | Call() | Drop():
                 where.place = _place(event.source) if event.source else where.place
-            case Choice() | DirectCount():
+            case Choice() | DirectCount() | Message():
                 pass
             case _:
                 return "", 0

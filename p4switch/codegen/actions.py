@@ -214,6 +214,15 @@ class PrimitiveWriter:
             return ()
         return tuple(c_words(self.expressions.value(target).code, kind.width))
 
+    def sized_words(self, value: Expression) -> list[str]:
+        """Return C words for a value of any width: the number of words, doubled and odd if signed; the words."""
+        found = self.expressions.value(value)
+        signed = found.low < 0
+        bits = max(found.high, ~found.low if signed else 0).bit_length() + signed
+        count = word_count(bits)
+        whole = self.expressions.masked(found, (1 << 64 * count) - 1).code
+        return [str(count << 1 | signed), *c_words(whole, 64 * count)]
+
     def trace_words(self, out: Writer, *words: str) -> None:
         """Write a trace record of the current statement with these C words."""
         out.trace(RecordKind.STATEMENT, self.number, *words)

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fanin.native.text import printable
-from fanin.p4switch.bmv2json.expressions import Expression
 from fanin.p4switch.bmv2json.primitive_kind import Message, PrimitiveKind
 from fanin.p4switch.bmv2json.program import ExpressionList, Named
-from fanin.p4switch.codegen.expressions import c_words
-from fanin.p4switch.word_packing import from_words, word_count
+from fanin.p4switch.word_packing import from_words
 
 if TYPE_CHECKING:
     from fanin.p4switch.bmv2json.program import Primitive
@@ -27,20 +25,10 @@ def _write(writer: PrimitiveWriter, out: Writer, text: Named, values: Expression
     """Write log_msg(): the switch keeps the values, and the reader of its messages puts them into the text."""
     if len(_PLACE.findall(text.name)) != len(values.items):
         raise writer.unsupported(f"log_msg: {len(values.items)} values for {text.name!r}")
-    words = [word for value in values.items for word in _words(writer, value)]
+    words = [word for value in values.items for word in writer.sized_words(value)]
     array = f"(const uint64_t[]){{{', '.join(words)}}}" if words else "NULL"
     out.line(f"report_message(&s->base, {writer.number}, {array}, {len(words)});")
     writer.trace_words(out, *words)
-
-
-def _words(writer: PrimitiveWriter, value: Expression) -> list[str]:
-    """Return C for a value of any width: the number of words that follow, doubled and odd if signed, and the words."""
-    found = writer.expressions.value(value)
-    signed = found.low < 0
-    bits = max(found.high, ~found.low if signed else 0).bit_length() + signed
-    count = word_count(bits)
-    whole = writer.expressions.masked(found, (1 << 64 * count) - 1).code
-    return [str(count << 1 | signed), *c_words(whole, 64 * count)]
 
 
 def _message(call: Primitive, words: tuple[int, ...]) -> Message:

@@ -56,6 +56,14 @@ _AFTER_PIPELINE = {
     "clone": ("D", "Cloning packet at {pipeline}"),
 }
 
+# By the operation of an access: what was attempted, the arrays of the program, and what stays as it is.
+_OUT_OF_BOUNDS = {
+    "read": ("read register", "registers", "Dest field was not updated"),
+    "write": ("write register", "registers", "No register array elements were updated"),
+    "count": ("update counter", "counters", "No counters were updated"),
+    "meter": ("update meter", "meters", "No meters were updated, and neither was dest field"),
+}
+
 Line = tuple[str, int | None, str]
 """Level (T, D, I or E), number of the copy that the line names (None: it names none), and text."""
 
@@ -156,6 +164,9 @@ class _Copy:
                 yield "D", f"Executing method {operation}"
                 yield "T", f"Action {operation}"
                 yield from _statement(event)
+            case Access():
+                yield from _statement(event)
+                yield from self._access(event)
             case Message(level, text):
                 yield level[0].upper(), text
             case _:
@@ -270,6 +281,29 @@ class _Copy:
         if entry := self.tracer.find_entry(lookup.table, index):
             table = self.tracer.program.tables[lookup.table]
             yield "D", f"Dumping entry {index}\n{_entry(table, entry, lookup.entry.priority)}"
+
+    def _access(self, access: Access) -> Iterator[tuple[str, str]]:
+        """Yield what happened to a cell of an array. A direct meter has no cells."""
+        program, name = self.tracer.program, access.name
+        if access.operation == "meter" and program.meters[name].table is not None:
+            return
+        place = f"'{name}' at index {access.index}"
+        value = access.value.number if access.value is not None else None
+        match access.operation:
+            case _ if not access.in_range:
+                what, arrays, kept = _OUT_OF_BOUNDS[access.operation]
+                size = getattr(program, arrays)[name].size
+                at = f"'{name}' with size {size} at out-of-bounds index {access.index}"
+                yield "E", f"Attempted to {what} {at}.  {kept}."
+            case "read":
+                yield "T", f"Read register {place} read value {value}"
+            case "write":
+                yield "T", f"Wrote register {place} with value {value}"
+            case "count":
+                yield "T", f"Updated counter {place}"
+            case "meter":
+                yield "D", f"Executing meter {name}[{access.index}]"
+                yield "T", f"Updated meter {place}, assigning dest field the color result {value}"
 
     def _action(self, name: str, arguments: tuple[NamedValue, ...]) -> Iterator[tuple[str, str]]:
         if not self.looked_up:

@@ -95,56 +95,59 @@ def inserts(
 
 
 def start(
-    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Starts of each program")] = 9,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each program")] = False,
+    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Starts of each process")] = 9,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each process")] = False,
 ) -> None:
     """Measure the time and memory until a switch is ready.
 
-    Its program is in the cache.
+    Its program is in the cache. `fanin --help` is measured as well.
 
-    The baseline is a Python process that only loads gRPC and P4Runtime's messages. Figures are medians.
+    Each figure is a median, with its goal. For comparison, a Python process only loads gRPC and P4Runtime's messages.
 
     Examples:
         fanin bench start
         fanin bench start --repeats 3
     """
     from fanin.assurance.bench.switch.errors import SwitchBenchError
-    from fanin.assurance.bench.switch.start import start_outcome
+    from fanin.assurance.bench.switch.start import start_outcomes
     from fanin.assurance.bench.switch.tables import Routes
     from fanin.controller.requirements import PROGRAM
     from fanin.p4compiler import compile_once
     from fanin.progress import Steps
     from fanin.table import new_table, print_records, print_table
 
-    programs = {"lpm": Routes("lpm", 1).program, "fanin": compile_once(PROGRAM)}
-    found = {}
     with (
         failing("bench start", SwitchBenchError, KeyboardInterrupt),
-        Steps("programs", len(programs), shown=not as_json) as progress,
+        Steps("starts", 1 + repeats, shown=not as_json) as progress,
     ):
-        for name, each in programs.items():
-            progress.begin(name)
-            found[name] = start_outcome(each.device_config(), repeats)
-            progress.advance()
+        small, large = Routes("lpm", 1).program, compile_once(PROGRAM)
+        found = start_outcomes(small.device_config(), large.device_config(), repeats, progress.advance)
     if as_json:
         print_records(
             {
-                "program": name,
-                "seconds": one.seconds,
-                "baseline_seconds": one.baseline_seconds,
-                "ratio": one.ratio,
-                "bytes": one.bytes,
-                "baseline_bytes": one.baseline_bytes,
+                "process": name,
+                "elapsed_seconds": one.use.elapsed,
+                "elapsed_goal": one.goal.elapsed,
+                "processor_seconds": one.use.processor,
+                "processor_goal": one.goal.processor,
+                "bytes": one.use.bytes,
+                "bytes_goal": one.goal.bytes,
             }
             for name, one in found.items()
         )
         return
-    table = new_table(["program"], "processor s\nbaseline's", "ratio", "MB\nbaseline's")
+    table = new_table(["process"], *(f"{figure}\ngoal" for figure in ("elapsed s", "processor s", "MB")))
     for name, one in found.items():
+        figures = (
+            (one.use.elapsed, one.goal.elapsed, 2),
+            (one.use.processor, one.goal.processor, 2),
+            (one.use.bytes and one.use.bytes / 1e6, one.goal.bytes and one.goal.bytes / 1e6, 1),
+        )
         table.add_row(
             name,
-            f"{one.seconds:.2f}\n{one.baseline_seconds:.2f}",
-            f"{one.ratio:.2f}",
-            f"{one.bytes / 1e6:.0f}\n{one.baseline_bytes / 1e6:.0f}",
+            *(
+                "\n".join(("" if used is None else f"{used:.{digits}f}", "" if goal is None else f"{goal:g}"))
+                for used, goal, digits in figures
+            ),
         )
     print_table(table)

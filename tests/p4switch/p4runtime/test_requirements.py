@@ -1,4 +1,4 @@
-"""The 165 requirements that 4ward lists, by its numbers (P4RUNTIME_COMPLIANCE.md in smolkaj/4ward, c43a62b).
+"""The 165 requirements that 4ward lists, by the numbers of its compliance matrix (smolkaj/4ward, c43a62b).
 
 The numbers 9.40 to 9.44 are given twice there; those of registers have an r here. Our switch answers those with
 `differs` in another way, for the reason in docs/reference/p4runtime.md.

@@ -13,13 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from fanin.p4compiler import compile_once
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import Replica
 from fanin.p4switch.log import LOGGER, MessageLog
 from fanin.p4switch.trace.bmv2_log import PacketLog
 
+PROGRAMS = Path(__file__).parents[1] / "programs"
 LOG = Path(__file__).with_name("bmv2_log.txt")
 MESSAGES = Path(__file__).with_name("log_msg.txt")
+OUT_OF_BOUNDS = Path(__file__).with_name("out_of_bounds.txt")
 # BMv2 counts priorities the other way round than P4Runtime, and has a multicast group for each clone session.
 _OWN = re.compile(r"Priority: \d+|\[D\] \S+ \[cxt 0\] Cloning packet to MGID \d+")
 _FAILS_ASSERTION = 9  # the first byte of a packet that log_msg.p4 drops
@@ -64,6 +67,15 @@ def test_messages_are_in_the_log_between_the_lines_of_their_packet(
     assert logged()[: len(wanted)] == wanted
 
 
+def test_accesses_beyond_the_end_of_an_array_are_errors(
+    engine: Callable[[str], Engine], logged: Callable[[], list[str]]
+):
+    log_packets(
+        engine("out_of_bounds"), [bytes([1, 9, 0, 0, 0, 7]), bytes([1, 3, 0, 0, 0, 7])], bytes_shown=0
+    )
+    assert logged() == OUT_OF_BOUNDS.read_text().splitlines()
+
+
 def test_at_level_info_the_log_has_the_messages_alone(
     engine: Callable[[str], Engine], logged: Callable[[], list[str]]
 ):
@@ -73,6 +85,19 @@ def test_at_level_info_the_log_has_the_messages_alone(
         switch.process(1, message_packet(what))
     log.write()
     assert logged() == [line for line in MESSAGES.read_text().splitlines() if line[1] in "IE"]
+
+
+def test_values_of_any_width_are_written_as_on_bmv2(tmp_path: Path):
+    text = (PROGRAMS / "log_msg.p4").read_text().replace("bit<128> w;", "bit<128> w; bit<304> x; int<128> y;")
+    values = "{hdr.h.x, hdr.h.y, -hdr.h.y, hdr.h.w + 1, hdr.h.i < 0}"
+    (tmp_path / "wide.p4").write_text(text.replace('"before"', f'"{{}} {{}} {{}} {{}} {{}}", {values}'))
+    switch = Engine.load(compile_once(tmp_path / "wide.p4").device_config())
+    switch.process(1, bytes([1, 2, 0, 10, 0xFB, *(16 * [0xFF]), *(38 * [0xAB]), *(16 * [0x80])]))
+    (wide,) = (message.text for message in switch.messages()[0] if len(message.text) > 100)
+    assert wide == (
+        "21856197769612368360903793739168857445634578529686280712707765762484655828048977365167745963 "
+        "-169473963133173273960190490760135540608 169473963133173273960190490760135540608 0 1"
+    )
 
 
 def test_at_level_error_the_log_has_failed_assertions_only(
