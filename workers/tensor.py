@@ -46,6 +46,21 @@ LONGEST_RUN = 32  # so many blocks fit into half a superframe; shorter runs cost
 _Number = TypeVar("_Number", bound=np.generic)
 
 
+def runs(blocks: int, parts: int, window: int) -> tuple[int, int]:
+    """Return how many blocks of a part travel in its first turn, and in each later one but the last.
+
+    Some links idle during the first turn of one part, and others during the last turn of one. So these two are shorter,
+    and share what is left over.
+
+    Args:
+        blocks: Blocks of a part.
+        parts: Number of parts.
+        window: Packets in flight.
+    """
+    run = max(1, min(LONGEST_RUN, window // parts))
+    return ((blocks - 1) % run + 2) // 2, run
+
+
 NOBODY = -1  # the part of a worker that owns none
 
 
@@ -139,9 +154,7 @@ class Tensor(ctypes.Structure):
         self.part = elements // self.parts
         of_part = -(-self.part // values)
         self.blocks = self.parts * of_part
-        self.run = max(1, min(LONGEST_RUN, window // self.parts))
-        # Links idle for a run at both ends, so these two are shorter and share what is left over.
-        self.first_run = ((of_part - 1) % self.run + 2) // 2
+        self.first_run, self.run = runs(of_part, self.parts, window)
         gathers = self.operation == GATHER
         self.lead = min(window, self.blocks + gathers)
         self.most_chunks = self.blocks + (1 if gathers else self.lead)
