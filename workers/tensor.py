@@ -41,9 +41,24 @@ def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 
 
 ALL_REDUCE, GATHER, SCATTER = range(3)
-RUNS_IN_WINDOW = 8  # of each part, about
+LONGEST_RUN = 32  # so many blocks fit into half a superframe; shorter runs cost more processor time
 
 _Number = TypeVar("_Number", bound=np.generic)
+
+
+def runs(blocks: int, parts: int, window: int) -> tuple[int, int]:
+    """Return how many blocks of a part travel in its first turn, and in each later one but the last.
+
+    Some links idle during the first turn of one part, and others during the last turn of one. So these two are shorter,
+    and share what is left over.
+
+    Args:
+        blocks: Blocks of a part.
+        parts: Number of parts.
+        window: Packets in flight.
+    """
+    run = max(1, min(LONGEST_RUN, window // parts))
+    return ((blocks - 1) % run + 2) // 2, run
 
 
 NOBODY = -1  # the part of a worker that owns none
@@ -85,6 +100,7 @@ class Tensor(ctypes.Structure):
         own: See Partition.
         part: Elements of a part.
         run: How many blocks of a part travel before some of the next part do.
+        first_run: The same, when each part has its first turn.
     """
 
     _fields_ = (
@@ -95,7 +111,7 @@ class Tensor(ctypes.Structure):
         ("most_chunks", ctypes.c_int64),
         ("values", ctypes.c_int64),
         ("bits", ctypes.c_int64),
-        *((name, ctypes.c_int64) for name in ("operation", "parts", "own", "part", "run")),
+        *((name, ctypes.c_int64) for name in ("operation", "parts", "own", "part", "run", "first_run")),
     )
     delayed: int
     signature: int
@@ -107,6 +123,7 @@ class Tensor(ctypes.Structure):
     own: int
     part: int
     run: int
+    first_run: int
 
     def __init__(
         self,
@@ -135,8 +152,9 @@ class Tensor(ctypes.Structure):
         self.bits = wire.BITS[values]
         self.window = window
         self.part = elements // self.parts
-        self.blocks = self.parts * -(-self.part // values)
-        self.run = max(1, window // (RUNS_IN_WINDOW * self.parts))
+        of_part = -(-self.part // values)
+        self.blocks = self.parts * of_part
+        self.first_run, self.run = runs(of_part, self.parts, window)
         gathers = self.operation == GATHER
         self.lead = min(window, self.blocks + gathers)
         self.most_chunks = self.blocks + (1 if gathers else self.lead)
@@ -165,8 +183,8 @@ class Tensor(ctypes.Structure):
     def _rows(self) -> NDArray[np.int64]:
         """Return where in memory each block is [blocks], counted in blocks from the first part on."""
         in_memory = np.arange(self.blocks).reshape(self.parts, -1)
-        runs = [in_memory[:, first : first + self.run] for first in range(0, in_memory.shape[1], self.run)]
-        return np.concatenate([run.reshape(-1) for run in runs])
+        ends = range(self.first_run, in_memory.shape[1], self.run)
+        return np.concatenate([turn.reshape(-1) for turn in np.split(in_memory, ends, axis=1)])
 
     def by_block(self, vector: NDArray[_Number]) -> NDArray[_Number]:
         """Return a vector [elements] as blocks [blocks, values], with zeros after each part; if possible a view."""

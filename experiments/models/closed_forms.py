@@ -68,7 +68,7 @@ def collective(
 def sharded(algorithm: Algorithm, workers: int, size: int, latency: float, bandwidth: float) -> float:
     """Return the seconds of a reduce-scatter or of an all-gather, which are equal, over links of equal latency.
 
-    In the network, switches send every array up to the root: sums go down to one worker each, gathered parts to all.
+    In the network, a worker sends what all others need, or receives what they send, as on a ring, but in one step.
 
     Args:
         algorithm: "in-network" or "ring".
@@ -78,13 +78,14 @@ def sharded(algorithm: Algorithm, workers: int, size: int, latency: float, bandw
         bandwidth: Bytes of payload per second on a host's link, each way.
     """
     if algorithm == "in-network":
-        return latency + size / bandwidth
+        return latency + (workers - 1) / workers * size / bandwidth
     return collective("all-gather", workers, size, lambda *_: latency, bandwidth)
 
 
 def sharded_formula(algorithm: Algorithm) -> str:
     """Return the analytical model of sharded() as text, with the symbols of formula()."""
-    return "L + S/B" if algorithm == "in-network" else "max((n-1)/n·S/B + L, (n-1)·L + S/(n·B)) + L"
+    once = "(n-1)/n·S/B"
+    return f"L + {once}" if algorithm == "in-network" else f"max({once} + L, (n-1)·L + S/(n·B)) + L"
 
 
 def sharded_bytes_each_way(
@@ -99,9 +100,10 @@ def sharded_bytes_each_way(
         scatters: Number of reduce-scatters.
         gathers: Number of all-gathers.
     """
+    others = workers - 1
     if algorithm == "in-network":
-        return max(scatters + gathers / workers, scatters / workers + gathers) * size
-    return (scatters + gathers) * (workers - 1) / workers * size
+        return max(scatters * others + gathers, scatters + gathers * others) / workers * size
+    return (scatters + gathers) * others / workers * size
 
 
 def bytes_each_way(algorithm: Algorithm, workers: int, size: int) -> float:

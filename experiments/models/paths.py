@@ -117,6 +117,33 @@ class Paths:
             for direction, count in self._under_way(window, packets).items()
         )
 
+    def exchanged(self, packets: int, parts: int, first_run: int, empty: Paths) -> float:
+        """Return how long the packets of a gather or scatter take on the link where that is longest.
+
+        A worker sends no values of its own part, or receives none, but waits for a first run of packets that have some.
+        Links above several workers carry every part.
+
+        Args:
+            packets: Packets of a vector.
+            parts: Number of parts, of which each has an owner.
+            first_run: See runs() (workers/tensor.py).
+            empty: The paths of a packet without values.
+
+        Returns:
+            Seconds.
+        """
+        longest = 0.0
+        for tree in self._trees:
+            workers = dict.fromkeys(self._members, 1)
+            for part in tree.aggregators:
+                workers[part.switch] = sum(workers[child] for child in part.children)
+                for child in part.children:
+                    link = self._network.link_between(child, part.switch)
+                    left_out = packets // parts - first_run if workers[child] == 1 and parts > 1 else 0
+                    seconds = self.packet_seconds(link) * (packets - left_out)
+                    longest = max(longest, seconds + empty.packet_seconds(link) * left_out)
+        return longest
+
     @property
     def slowest(self) -> float:
         """Return the seconds of a packet on the slowest link that packets cross; 0 if all are unlimited."""

@@ -18,6 +18,7 @@ from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.workers import wire
 from fanin.workers.host_based.algorithms.all_reduce import NO_LIMIT, Hosts, Window
 from fanin.workers.host_based.algorithms.registry import algorithm_named
+from fanin.workers.tensor import runs
 
 
 def predicted_seconds(
@@ -95,8 +96,8 @@ def predicted_seconds(
 def _exchange_seconds(settings: Settings, size: int, window: int, paths: Paths) -> float:
     """Predict the seconds of a gather or scatter in the network (docs/reference/protocol.md).
 
-    The parts follow one another, so that all links together take as long as one link with the whole array. A last round
-    trip tells that all workers have theirs.
+    The first packets of a scatter, which announce exponents, have no values. A last round trip tells that all workers
+    have their parts.
 
     Args:
         settings: The point.
@@ -106,11 +107,15 @@ def _exchange_seconds(settings: Settings, size: int, window: int, paths: Paths) 
     """
     payload, workers = full_payload(settings), len(settings.members)
     parts = 1 if settings.collective == "broadcast" else workers
-    packets, ahead = parts * -(-size // parts // payload), 0.0
+    of_part, ahead = -(-size // parts // payload), 0.0
+    packets = parts * of_part
+    empty = Paths(settings, in_network_frame(0))
     if settings.collective == "reduce-scatter" and (packets > window or settings.repetitions == 1):
-        ahead = Paths(settings, in_network_frame(min(wire.SIZES))).shared(window, packets)
-    bandwidth = payload / paths.shared(1, 1)
-    moved = in_network(packets * payload, paths.round_trip, bandwidth, window * payload, ahead)
+        ahead = empty.shared(window, packets)
+    seconds = paths.exchanged(packets, parts, runs(of_part, parts, window)[0], empty)
+    moved = in_network(
+        packets * payload, paths.round_trip, packets * payload / seconds, window * payload, ahead
+    )
     return moved + paths.round_trip
 
 

@@ -72,7 +72,8 @@ SHARE_STRUCT(totals,
              FIELD(accepted) FIELD(saturated) FIELD(ignored) FIELD(spent))
 SHARE_STRUCT(buffers, FIELD(x) FIELD(out) FIELD(kept) FIELD(elements))
 SHARE_STRUCT(tensor, FIELD(expected) FIELD(agreement) FIELD(delayed) FIELD(signature) FIELD(most_chunks) FIELD(values) FIELD(bits)
-             FIELD(operation) FIELD(parts) FIELD(own) FIELD(part) FIELD(run))
+             FIELD(operation) FIELD(parts) FIELD(own) FIELD(part) FIELD(run)
+             FIELD(first_run))
 SHARE_STRUCT(batch, FIELD(count) FIELD(kept_in) FIELD(size))
 SHARE_STRUCT(work,
              FIELD(awaited) FIELD(times_sent) FIELD(backoffs) FIELD(sendings)
@@ -86,7 +87,7 @@ SHARE_STRUCT(work,
              FIELD(x_tail) FIELD(out_tail) FIELD(e0) FIELD(e1) FIELD(factors) FIELD(accepted) FIELD(missed)
              FIELD(x) FIELD(out) FIELD(copy) FIELD(expected) FIELD(agreement)
              FIELD(delayed) FIELD(values) FIELD(bits) FIELD(words) FIELD(call)
-             FIELD(operation) FIELD(parts) FIELD(own) FIELD(part) FIELD(run)
+             FIELD(operation) FIELD(parts) FIELD(own) FIELD(part) FIELD(run) FIELD(first_run)
              FIELD(blocks) FIELD(blocks_of_part) FIELD(lead)
              FIELD(undecided) FIELD(missed_count) FIELD(ready_count))
 
@@ -135,16 +136,19 @@ struct place { /* where in the vector a block is: its part, its first element, a
     int64_t part, first, count;
 };
 
-/* Returns where a block is. Blocks are numbered in the order in which they travel: the first `run` blocks of each part, then
- * the next ones. The last runs may be shorter. */
+/* Returns where a block is. Blocks are numbered in the order in which they travel: `first_run` blocks of each part, then the
+ * next `run` of each, and so on; the last runs may be shorter. */
 static struct place place_of(const struct work *w, int64_t block)
 {
     int64_t part = 0;
     if (w->parts > 1) {
-        int64_t round = block / (w->run * w->parts), before = round * w->run, left = w->blocks_of_part - before;
-        int64_t run = left < w->run ? left : w->run, within = block - before * w->parts;
-        part = within / run;
-        block = before + within % run;
+        int64_t before = 0, run = w->first_run; /* before: blocks of each part that travel in earlier turns */
+        if (block >= run * w->parts) {
+            before = run + (block / w->parts - run) / w->run * w->run;
+            run = w->blocks_of_part - before < w->run ? w->blocks_of_part - before : w->run;
+        }
+        part = (block - before * w->parts) / run;
+        block = before + (block - before * w->parts) % run;
     }
     int64_t offset = block * w->values, rest = w->part - offset;
     return (struct place){part, part * w->part + offset, rest < w->values ? rest : w->values};
@@ -461,6 +465,7 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     w->own = t->own;
     w->part = t->part;
     w->run = t->run;
+    w->first_run = t->first_run;
     w->call = (uint32_t)(t->signature + w->progress->calls);
     w->progress->disagree = w->progress->unsummed = 0;
     w->progress->first_chunk = first_chunk;

@@ -70,7 +70,7 @@ struct tensor { /* tensor.py */
     int64_t signature;        /* every packet carries it, added to the call's number */
     int64_t most_chunks;      /* chunks if no exponent is as expected */
     int64_t values, bits;     /* elements of a block, and bits of an integer that travels */
-    int64_t operation, parts, own, part, run; /* part: elements of one; own: the part of this worker */
+    int64_t operation, parts, own, part, run, first_run; /* part: elements of one; own: the part of this worker */
 };
 
 struct work {
@@ -101,7 +101,7 @@ struct work {
     int8_t *expected;         /* this and the next two are the tensor's */
     const int32_t *agreement;
     int64_t delayed, values, bits, words, call; /* words: in a packet with values */
-    int64_t operation, parts, own, part, run;
+    int64_t operation, parts, own, part, run, first_run;
     int64_t blocks, blocks_of_part, lead, undecided, missed_count;
     int64_t ready_count;
 };

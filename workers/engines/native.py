@@ -65,7 +65,7 @@ class Work(ctypes.Structure):
         *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "missed")),
         *((name, _pointer) for name in ("x", "out", "copy", "expected", "agreement")),
         *((name, _int64) for name in ("delayed", "values", "bits", "words", "call")),
-        *((name, _int64) for name in ("operation", "parts", "own", "part", "run")),
+        *((name, _int64) for name in ("operation", "parts", "own", "part", "run", "first_run")),
         *((name, _int64) for name in ("blocks", "blocks_of_part", "lead")),
         *((name, _int64) for name in ("undecided", "missed_count", "ready_count")),
     )
