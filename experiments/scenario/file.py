@@ -272,7 +272,7 @@ def load_network(path: Path) -> TopologySettings:
 
 
 class _Problems(dict[str, None]):
-    """What is wrong, each problem once, in their order. A line that begins with a space belongs to the one before."""
+    """Problems of a file, each once, in their order. A line that begins with a space belongs to the one before."""
 
     @contextmanager
     def noted(self) -> Iterator[None]:
