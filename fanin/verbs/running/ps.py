@@ -22,8 +22,9 @@ def ps(
 ) -> None:
     """List running networks, and switches started by hand.
 
-    Of a network, you see the switches, the hosts, and the processes on them. Where a command takes the name of a switch, it also takes the process id of one that was started by hand: as
-    simple_switch_grpc, by the scripts of a course, or as python -m fanin.p4switch.
+    Of a network, you see the switches, the hosts, and the processes on them. Where a command takes the name of a
+    switch, it also takes the process id of one that was started by hand: as simple_switch_grpc, by the scripts of a
+    course, or as python -m fanin.p4switch.
 
     Examples:
         fanin ps
