@@ -64,7 +64,7 @@ VERBS = {
     "report": Verb("Results", "results.report:report", "Write results as one self-contained HTML page."),
     "rerun": Verb("Results", "results.rerun:rerun", "Repeat points of earlier results and compare."),
     "up": Verb("Network", "running.up:up", "Build and program a network, and keep it up until Ctrl-C."),
-    "ps": Verb("Network", "running.ps:ps", "List the running networks, their hosts and processes."),
+    "ps": Verb("Network", "running.ps:ps", "List running networks, and switches started by hand."),
     "exec": Verb(
         "Network",
         "running.execute:execute",

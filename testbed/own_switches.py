@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from fanin.p4switch.options import UsageError, parse
 from fanin.testbed.runs import VARIABLE, command_line
 
 _COMMANDS = ("simple_switch", "simple_switch_grpc")
@@ -44,6 +43,8 @@ def own_switches() -> list[OwnSwitch]:
 
 
 def _switches() -> Iterator[OwnSwitch]:
+    from fanin.p4switch.options import UsageError  # not above: help of commands needs none of it
+
     for process in sorted(int(path.name) for path in Path("/proc").glob("[0-9]*")):
         words = command_line(process)
         name, arguments = _split(words)
@@ -73,6 +74,8 @@ def _split(words: tuple[str, ...]) -> tuple[str | None, list[str]]:
 
 
 def _switch(process: int, words: tuple[str, ...], name: str, arguments: list[str]) -> OwnSwitch:
+    from fanin.p4switch.options import parse  # not above: help of commands needs none of it
+
     if name == "simple_switch":
         end = arguments.index("--") if "--" in arguments else len(arguments)
         arguments = [*arguments[:end], "--no-grpc"]  # its target options are others

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,16 +73,16 @@ class RunningNetwork:
         process = self.run.process(1 if host is None else self.hosts[host].process)
         if process is None:
             raise NetworkError(f"the run of process {self.run.supervisor} has just ended")
-        return [*entering(process), *argv]
+        return _in_namespace_of(process, argv)
 
     def processes(self) -> dict[str, list[RunningProcess]]:
         """Return the processes on each host, whoever has started them, as far as this user may see them."""
         outside = self.run.process_ids
         first = {outside[host.process]: name for name, host in self.hosts.items() if host.process in outside}
-        namespaces = {network_namespace(process): name for process, name in first.items()}
+        namespaces = {_network_namespace(process): name for process, name in first.items()}
         found: dict[str, list[RunningProcess]] = {name: [] for name in self.hosts}
         for process in all_processes():
-            host = namespaces.get(network_namespace(process)) if process not in first else None
+            host = namespaces.get(_network_namespace(process)) if process not in first else None
             command = command_line(process) if host is not None else ()
             if host is not None and command:
                 found[host].append(RunningProcess(process, command))
@@ -91,13 +92,13 @@ class RunningNetwork:
         """Return the client of a switch.
 
         Raises:
-            NetworkError: It is a host, or the network is gone.
+            NetworkError: It is a host.
         """
         switch = self.switch(name)
         at = {port: self.hosts[node].ip for port, node in switch.neighbours.items() if node in self.hosts}
         address = f"127.0.0.1:{switch.grpc_port}"
         return SwitchClient(
-            name, address, switch.device_id, switch.engine, tuple(self.inside([])), switch.neighbours, at
+            name, address, switch.device_id, switch.engine, self.inside, switch.neighbours, at
         )
 
     def switch(self, name: str) -> RunningSwitch:
@@ -111,13 +112,13 @@ class RunningNetwork:
         return self.switches[name]
 
 
-def entering(process: int) -> list[str]:
-    """Return the beginning of a command that runs in the network namespace of a process."""
+def _in_namespace_of(process: int, argv: Sequence[str]) -> list[str]:
+    """Return the command that runs `argv` in the network namespace of a process."""
     user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
-    return ["nsenter", f"--target={process}", *user, "--net", "--"]
+    return ["nsenter", f"--target={process}", *user, "--net", "--", *argv]
 
 
-def network_namespace(process: int) -> int | None:
+def _network_namespace(process: int) -> int | None:
     """Return the network namespace of a process; None if it is gone or belongs to another user."""
     try:
         return Path(f"/proc/{process}/ns/net").stat().st_ino
@@ -228,9 +229,9 @@ def _client_at(name: str) -> SwitchClient:
     address, slash, number = name.partition("/")
     if not address.rpartition(":")[2].isdecimal() or (slash and not number.isdecimal()):
         raise NetworkError(f"{name}: write HOST:PORT, or HOST:PORT/N for the device id N")
-    here = network_namespace(os.getpid())
+    here = _network_namespace(os.getpid())
     for switch in own_switches():
-        if _same(switch.address, address) and network_namespace(switch.process) in (here, None):
+        if _same(switch.address, address) and _network_namespace(switch.process) in (here, None):
             found = _own_client(switch, name)
             return replace(found, device_id=int(number)) if slash else found
     return SwitchClient(name, address, int(number or 0), "embedded")
@@ -249,6 +250,6 @@ def _own_client(switch: OwnSwitch, name: str) -> SwitchClient:
             f"{switch.thrift_port}, or start simple_switch_grpc instead"
         )
     # None: it belongs to another user, as after sudo. Its namespace cannot be entered, but may be this one.
-    elsewhere = network_namespace(switch.process) not in (network_namespace(os.getpid()), None)
-    enter = tuple(entering(switch.process)) if elsewhere else ()
-    return SwitchClient(name, switch.address, switch.device_id, switch.engine, enter)
+    elsewhere = _network_namespace(switch.process) not in (_network_namespace(os.getpid()), None)
+    inside = partial(_in_namespace_of, switch.process) if elsewhere else list
+    return SwitchClient(name, switch.address, switch.device_id, switch.engine, inside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +24,8 @@ _NO_TRACES = (
     "FANIN_BMV2='simple_switch_grpc --log-console -L trace', and --logs shows it"
 )
 _NO_INJECTION = (
-    "accepts packets only at its ports: send one from the other end of a link; in a network of fanin up, "
-    "that is fanin exec HOST COMMAND"
+    "accepts packets only at its ports; send one from a host with fanin exec HOST COMMAND, "
+    "or into the other end of the interface"
 )
 _ON_BMV2 = {"Links": _NO_LINKS, "SetLink": _NO_LINKS, "Trace": _NO_TRACES, "Inject": _NO_INJECTION}
 
@@ -39,7 +39,7 @@ class SwitchClient:
         address: Host and port of its P4Runtime server.
         device_id: P4Runtime device id.
         engine: Program that runs as a switch, as in the option --switch: embedded, or bmv2.
-        enter: Beginning of a command that runs in its network namespace; empty if that is this one.
+        inside: Returns the command that runs a command in its network namespace.
         neighbours: Node at the far end of each port, as far as they are known.
         addresses: IP address of the host at each port, as far as they are known.
     """
@@ -48,7 +48,7 @@ class SwitchClient:
     address: str
     device_id: int
     engine: str
-    enter: tuple[str, ...] = ()
+    inside: Callable[[Sequence[str]], list[str]] = list
     neighbours: Mapping[int, str] = field(default_factory=dict)
     addresses: Mapping[int, str] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ class SwitchClient:
         """Return the command that makes a management call and prints the answers, one line of JSON each.
 
         Raises:
-            NetworkError: It is BMv2.
+            NetworkError: It is BMv2, or its network is gone.
         """
         if self.engine == "bmv2":
             raise NetworkError(f"{self.name} is BMv2, which {_ON_BMV2[method].format(switch=self.name)}")
@@ -81,7 +81,7 @@ class SwitchClient:
 
     def _command(self, module: str, *arguments: str) -> list[str]:
         # -P: a module in the current folder must not shadow ours.
-        return [*self.enter, sys.executable, "-P", "-m", module, self.address, *arguments]
+        return self.inside([sys.executable, "-P", "-m", module, self.address, *arguments])
 
     def _answers(self, command: Sequence[str]) -> list[dict[str, Any]]:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

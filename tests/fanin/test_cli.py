@@ -236,7 +236,8 @@ def test_commands_in_the_documentation_can_be_typed(monkeypatch: pytest.MonkeyPa
         # What stands for a file, such as SCENARIO.toml, is not there; for a folder, FOLDER.
         words = [str(ROOT) if word == "FOLDER" else word for word in typed]
         words = [
-            str(ROOT / "README.md") if re.match(r"[A-Z]{2,}|other\.py", word) else word for word in words
+            str(ROOT / "README.md") if re.match(r"[A-Z]{2,}|other\.py|veth0_in\.pcap", word) else word
+            for word in words
         ]
         # Those of docs/how-to/own.md are in the folder that `fanin new` makes of these.
         words = [str(TEMPLATES / word) if (TEMPLATES / word).is_file() else word for word in words]

@@ -20,10 +20,11 @@ def ps(
         bool, typer.Option("--json", help="Print a line of JSON for each network and each other switch")
     ] = False,
 ) -> None:
-    """List the running networks, their hosts and processes, and the switches that were started by hand.
+    """List running networks, and switches started by hand.
 
-    Where a command takes the name of a switch, it also takes the process id of one that was started by hand: as
-    simple_switch_grpc, by the scripts of a course, or as python -m fanin.p4switch.
+    Of a network, you see the switches, the hosts, and the processes on them. Where a command takes the name of a
+    switch, it also takes the process id of one that was started by hand: as simple_switch_grpc, by the scripts of a
+    course, or as python -m fanin.p4switch.
 
     Examples:
         fanin ps

@@ -42,10 +42,10 @@ def shell(
         shell_environment.set_up()
         # Higher than the controller's, which takes a higher one when it needs the switch again.
         election = _ONLY_LOOK if read_only else int(time.time())
-        command = [
-            *client.enter,
+        argv = [
             *(str(shell_environment.python()), "-m", "p4runtime_sh"),
             *("--grpc-addr", client.address, "--device-id", str(client.device_id)),
             *("--election-id", f"0,{election}"),
         ]
+        command = client.inside(argv)
     os.execvp(command[0], command)
