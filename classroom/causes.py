@@ -42,7 +42,7 @@ from fanin.p4switch.trace.events import (
 )
 
 _Kind = TypeVar("_Kind", bound=Event)
-MOST_DECISIONS = 3
+MOST_DECISIONS, LAST_DECISIONS = 3, 20  # named, and looked at
 MOST = 2  # causes of one failure: the later ones tend to follow from the first
 _PORT, _GROUP = "standard.egress_spec", "standard.mcast_grp"
 
@@ -231,7 +231,7 @@ class _Path:
                 yield from self._why_state(deviation.state)
         if not self._all(NotEmitted):  # without it all fields behind the header differ
             yield from self._why_rows(deviation.rows)
-        yield from perhaps
+            yield from perhaps
 
     def _not_parsed(self) -> tuple[list[str], list[str]]:
         """Explain headers that a condition found invalid.
@@ -252,7 +252,7 @@ class _Path:
         return never, [*texts.values()] if no_case else []
 
     def _why_lost(self, port: int | None) -> Iterator[str]:
-        drops, requests = self._all(Drop), self._all(Request)
+        drops, requests = self._all(Drop), self._multicasts()
         if self._all(PortNotSet):
             yield (
                 f"nothing on the path of this packet sets {_PORT} or {_GROUP}, so it goes to port 0"
@@ -266,13 +266,16 @@ class _Path:
             yield self._sends()
 
     def _why_sent(self, port: int | None) -> Iterator[str]:
-        requests = self._all(Request)
+        requests = self._multicasts()
         if self._all(PortNotSet):
             yield f"nothing drops this packet, and {_PORT} stays 0, which is a port: {self._decisions()}"
         elif requests:
             yield f"{_request(requests[-1])}, one of them for port {port}: {self._decisions(requests[-1])}"
         elif _PORT in self._assigned:
             yield self._sends()
+
+    def _multicasts(self) -> list[Request]:
+        return [request for request in self._all(Request) if request.what == "multicast"]
 
     def _sends(self) -> str:
         port = self._assigned[_PORT]
@@ -284,9 +287,9 @@ class _Path:
         """Return the last decisions, before an event if there is one: tables with keys, and conditions."""
         events = self._events if before is None else self._events[: self._events.index(before)]
         found = [each for each in events if isinstance(each, Condition) or _has_key(each)]
-        return (
-            "; ".join(map(self._decision, found[-MOST_DECISIONS:])) or "no table and no condition decides it"
-        )
+        # A control that is applied several times repeats its decisions.
+        texts = dict.fromkeys(map(self._decision, found[-LAST_DECISIONS:]))
+        return "; ".join([*texts][-MOST_DECISIONS:]) or "no table and no condition decides it"
 
     def _decision(self, event: Event) -> str:
         match event:
