@@ -42,9 +42,9 @@ from fanin.p4switch.trace.events import (
 )
 
 _Kind = TypeVar("_Kind", bound=Event)
-MOST_DECISIONS = 3
+MOST_DECISIONS, LAST_DECISIONS = 3, 20  # named, and looked at
 MOST = 2  # causes of one failure: the later ones tend to follow from the first
-_PORT, _GROUP = "standard.egress_spec", "standard.mcast_grp"
+_PORT, _GROUP = "egress_spec", "mcast_grp"  # of standard metadata, which a program may call as it likes
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,8 @@ class _Path:
         self._events = events
         self._program = program
         self._assigned = {event.target: event for event in self._all(Assign)}
+        sending = [event for target, event in self._assigned.items() if target.endswith(f".{_PORT}")]
+        self._sending = sending[-1] if sending else None
 
     def _all(self, kind: type[_Kind]) -> list[_Kind]:
         return [event for event in self._events if isinstance(event, kind)]
@@ -231,7 +233,7 @@ class _Path:
                 yield from self._why_state(deviation.state)
         if not self._all(NotEmitted):  # without it all fields behind the header differ
             yield from self._why_rows(deviation.rows)
-        yield from perhaps
+            yield from perhaps
 
     def _not_parsed(self) -> tuple[list[str], list[str]]:
         """Explain headers that a condition found invalid.
@@ -252,7 +254,7 @@ class _Path:
         return never, [*texts.values()] if no_case else []
 
     def _why_lost(self, port: int | None) -> Iterator[str]:
-        drops, requests = self._all(Drop), self._all(Request)
+        drops, requests = self._all(Drop), self._multicasts()
         if self._all(PortNotSet):
             yield (
                 f"nothing on the path of this packet sets {_PORT} or {_GROUP}, so it goes to port 0"
@@ -262,20 +264,22 @@ class _Path:
             yield f"{drops[-1].reason} drops the packet{_at(drops[-1].source)}: {self._decisions(drops[-1])}"
         elif requests:
             yield f"{_request(requests[-1])}, and none for port {port}: {self._decisions(requests[-1])}"
-        elif _PORT in self._assigned:
-            yield self._sends()
+        elif self._sending is not None:
+            yield self._sends(self._sending)
 
     def _why_sent(self, port: int | None) -> Iterator[str]:
-        requests = self._all(Request)
+        requests = self._multicasts()
         if self._all(PortNotSet):
             yield f"nothing drops this packet, and {_PORT} stays 0, which is a port: {self._decisions()}"
         elif requests:
             yield f"{_request(requests[-1])}, one of them for port {port}: {self._decisions(requests[-1])}"
-        elif _PORT in self._assigned:
-            yield self._sends()
+        elif self._sending is not None:
+            yield self._sends(self._sending)
 
-    def _sends(self) -> str:
-        port = self._assigned[_PORT]
+    def _multicasts(self) -> list[Request]:
+        return [request for request in self._all(Request) if request.what == "multicast"]
+
+    def _sends(self, port: Assign) -> str:
         return (
             f"`{_fragment(port)}` sends it to port {port.value.number}{_at(port.source)}: {self._decisions()}"
         )
@@ -284,9 +288,9 @@ class _Path:
         """Return the last decisions, before an event if there is one: tables with keys, and conditions."""
         events = self._events if before is None else self._events[: self._events.index(before)]
         found = [each for each in events if isinstance(each, Condition) or _has_key(each)]
-        return (
-            "; ".join(map(self._decision, found[-MOST_DECISIONS:])) or "no table and no condition decides it"
-        )
+        # A control that is applied several times repeats its decisions.
+        texts = dict.fromkeys(map(self._decision, found[-LAST_DECISIONS:]))
+        return "; ".join([*texts][-MOST_DECISIONS:]) or "no table and no condition decides it"
 
     def _decision(self, event: Event) -> str:
         match event:
@@ -402,6 +406,4 @@ def _name(field: Field) -> str:
 
 
 def _named(field: Field, name: str) -> bool:
-    return _name(field) == name or (
-        name in (_PORT, _GROUP) and field == Field("standard_metadata", name.rpartition(".")[2])
-    )
+    return _name(field) == name or field == Field("standard_metadata", name)

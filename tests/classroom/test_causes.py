@@ -32,7 +32,7 @@ ROUTER, METER, PROBE, AGGREGATE = "forwarding.p4", "meter.p4", "probe.p4", "aggr
             ROUTER,
             "standard.egress_spec = port;",
             "",
-            "nothing on the path of this packet sets standard.egress_spec",
+            "nothing on the path of this packet sets egress_spec",
         ),
         (
             1,
@@ -112,7 +112,7 @@ ROUTER, METER, PROBE, AGGREGATE = "forwarding.p4", "meter.p4", "probe.p4", "aggr
             AGGREGATE,
             "standard.mcast_grp = GROUP;",
             "",
-            "nothing on the path of this packet sets standard.egress_spec or standard.mcast_grp",
+            "nothing on the path of this packet sets egress_spec or mcast_grp",
         ),
         (
             6,
