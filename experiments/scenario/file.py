@@ -523,7 +523,7 @@ def _read_files(point: dict[str, Any], folder: Path) -> None:
         known = {line.partition(":")[0].partition(".")[0] for line in problems}
         known |= {"topology"} if isinstance(point.get("topology"), str) else set()
         try:
-            Settings.model_validate(point)
+            Settings.model_validate({key: value for key, value in point.items() if key not in known})
         except ValidationError as error:
             rest = [one for one in error.errors() if one["loc"] and one["loc"][0] not in known]
             problems.update(dict.fromkeys(line for one in rest for line in _explain(one, Settings)))

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def problem(place: Path, lab: str, file: str, text: str, by: str) -> Problem:
-    """What is first wrong with the solution of a lab with one text replaced."""
+    """Return what is first wrong with the solution of a lab with one text replaced."""
     folder = changed(find_lab(lab), place / "mine", file, text, by)
     return next(each.problem for each in check(find_lab(lab), folder) if each.problem is not None)
 

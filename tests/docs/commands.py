@@ -365,7 +365,7 @@ ELSEWHERE = {
     ),
     **dict.fromkeys(
         ["fanin bench start", "fanin bench start --repeats 3"],
-        "tests/assurance/bench/test_start.py::test_starts_are_compared_with_a_bare_process",
+        "tests/assurance/bench/test_start.py::test_starts_are_measured_next_to_a_bare_process_and_goals",
     ),
     **dict.fromkeys(
         ["fanin bench allreduce", 'fanin bench allreduce --workers 4 --sizes "64 KiB,10 MB"'],

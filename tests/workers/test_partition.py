@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ from fanin.workers.engines.engine import Engine, State
 from fanin.workers.engines.native import NativeEngine
 from fanin.workers.engines.reference import NumpyEngine
 from fanin.workers.protocol import MismatchError
-from fanin.workers.tensor import Partition
+from fanin.workers.tensor import Partition, Tensor
 from tests.sizes import sized
 from tests.workers import model_switch
 from tests.workers.faulty_network import RECOVERY, ExactSums, Faults, Network, memory
@@ -165,6 +166,31 @@ def test_a_block_that_somebody_cannot_quantize_has_no_sum_and_everybody_knows(
         ):
             assert worker.unsummed.tolist() == list(range(VALUES))
             assert np.isnan(result[:VALUES]).all()
+
+
+@given(st.integers(1, 9), st.integers(0, 200), SHORT, st.integers(1, 512))
+def test_the_parts_take_turns_each_with_its_blocks_in_order(
+    parts: int, blocks: int, short: int, window: int
+) -> None:
+    of_part = max(blocks * VALUES - short, 1)
+    tensor = Tensor(
+        parts * of_part,
+        workers=parts,
+        values=VALUES,
+        window=window,
+        partition=Partition("gather", parts, 0),
+    )
+    first_elements = tensor.by_block(np.arange(parts * of_part))[:, 0]
+    owners, offsets = np.divmod(first_elements, of_part)
+    for part in range(parts):
+        assert offsets[owners == part].tolist() == list(range(0, of_part, VALUES))
+    turns = [owner for owner, _ in groupby(owners)]
+    if parts > 1:
+        assert turns == [turn % parts for turn in range(len(turns))]
+        longest = max(len(list(turn)) for _, turn in groupby(owners))
+        assert longest <= max(1, min(32, window // parts))
+    vector = np.arange(parts * of_part)
+    assert (tensor.by_element(tensor.by_block(vector)) == vector).all()
 
 
 class TestTraffic:

@@ -126,7 +126,7 @@ def test_a_model_by_name_or_by_count_cut_and_with_zero() -> None:
     assert "512 ring 132.3 0.3308" in output
     assert "(4-1)·(19.94 s/64 micro-batches of each copy + two sends)" in output
     assert "70,553,706,496 parameters" in output
-    assert "2 · (L + S/B) = 2 · (10 us + (70.55 GB)/(400 GB/s)) = 352.8 ms" in output
+    assert "2 · (L + (n-1)/n·S/B) = 2 · (10 us + (16-1)/16·(70.55 GB)/(400 GB/s)) = 330.7 ms" in output
     assert invoke("cost", "--model", "7B", *cut, "--compute", "1 s")[0] == 0
     status, output = invoke("cost", "--model", "llama-3", "--compute", "1 s")
     assert status == 2

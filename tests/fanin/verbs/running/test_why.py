@@ -142,7 +142,7 @@ def test_a_job_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(typer.Exit):
         why.why("tarin")
     assert capsys.readouterr().err == (
-        "fanin why: tarin: no such job; did you mean 'train' or 'ring'? The jobs are: late, ring, train\n"
+        "fanin why: tarin: no such job; did you mean 'train'? The jobs are: late, ring, train\n"
     )
 
 
