@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from scapy.utils import RawPcapReader
 
+from fanin.verbs.running import ps
 from tests.fanin.command import RUN
 from tests.fanin.network import SEND, TIMEOUT, Up
 
@@ -38,12 +39,17 @@ def lines(up: Up, fanin: Any) -> Any:
     return run
 
 
+def networks(lines: Any) -> list[Any]:
+    """Return what `fanin ps` lists, without switches that other tests have started by hand."""
+    return [each for each in lines("ps") if "switches" in each]
+
+
 def test_networks_are_listed_with_what_runs_on_their_hosts(up: Up, fanin: Any, lines: Any) -> None:
     staying = up.start("h1", STAY, "a worker")
     assert staying.stdout is not None
     assert staying.stdout.readline() == "here\n"
     try:
-        [network] = lines("ps")
+        [network] = networks(lines)
         shown = fanin("ps", **up.environment).stdout
     finally:
         staying.kill()
@@ -67,13 +73,15 @@ def test_networks_are_listed_with_what_runs_on_their_hosts(up: Up, fanin: Any, l
     assert f"{staying.pid} {sys.executable} -c" in shown
 
 
-def test_without_a_network_there_is_nothing_to_list(fanin: Any, tmp_path: Any) -> None:
-    done = fanin("ps", TMPDIR=str(tmp_path))
-    assert (done.returncode, done.stdout) == (
-        0,
-        "No network is running; start one in another terminal: fanin up\n",
-    )
-    assert fanin("ps", "--json", TMPDIR=str(tmp_path)).stdout == ""
+def test_without_networks_and_switches_there_is_nothing_to_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ps, "running_networks", list)
+    monkeypatch.setattr(ps, "own_switches", list)
+    ps.ps()
+    assert capsys.readouterr().out == "No network is running; start one in another terminal: fanin up\n"
+    ps.ps(as_json=True)
+    assert capsys.readouterr().out == ""
 
 
 def test_tables_are_told_by_name(up: Up, fanin: Any, lines: Any) -> None:
@@ -213,7 +221,7 @@ def test_ctrl_c_ends_all_reduces_and_their_workers(up: Up, lines: Any) -> None:
         assert json.loads(running.stdout.readline())["bytes"] == 4000
         running.send_signal(signal.SIGINT)  # in the middle of the larger one
         assert running.wait(TIMEOUT) == 130
-    [network] = lines("ps")
+    [network] = networks(lines)
     assert [host["processes"] for host in network["hosts"].values()] == [[], []]
 
 
@@ -221,7 +229,7 @@ def test_a_worker_that_is_killed_is_named(up: Up, lines: Any) -> None:
     running = up.fanin("allreduce", "--json", "--sizes", "4 kB,20 MB", "--repetitions", "20")
     assert running.stdout is not None
     assert json.loads(running.stdout.readline())["bytes"] == 4000
-    [network] = lines("ps")
+    [network] = networks(lines)
     [worker] = network["hosts"]["h1"]["processes"]
     os.kill(worker["process"], signal.SIGKILL)
     _, said = running.communicate(timeout=TIMEOUT)
