@@ -17,7 +17,7 @@ from fanin.cli import app
 from tests.docs.commands import BY_HAND, FENCE, ROOT
 from tests.fanin.network import TIMEOUT
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.few(0)]
 
 LISTENS = "until (echo > /dev/tcp/127.0.0.1/9559) 2> /dev/null; do sleep 0.05; done"
 END = "end of the command:"
