@@ -14,7 +14,11 @@ from fanin.p4switch.trace.bmv2_lines import log_lines
 from fanin.p4switch.trace.events import PacketTrace
 from fanin.p4switch.trace.tracer import TraceError, Tracer, traced
 
+_log = logging.getLogger(__name__)
 _PAUSE = 0.1  # seconds between two reads from the switch
+_MOST_AT_END = (
+    10_000  # packets, about two seconds' work: after a flood, a switch ends without the millions it has kept
+)
 
 
 class PacketLog:
@@ -36,7 +40,7 @@ class PacketLog:
         self._thread.start()
 
     def stop(self) -> None:
-        """Log the packets so far, and stop."""
+        """Log the packets so far, at most _MOST_AT_END from now on, and stop."""
         self._stop.set()
         self._thread.join()
 
@@ -47,24 +51,32 @@ class PacketLog:
                 try:
                     with traced(engine, logs=True) as tracer:
                         tracer.share()
-                        lost = 0
-                        while engine is self._running():
-                            # The last look comes after the stop, so that nothing before it is left out.
-                            last = self._stop.is_set()
-                            for packet in tracer.packets():
-                                self._write(packet, tracer)
-                            if tracer.lost > lost:
-                                logging.getLogger(__name__).warning(
-                                    "%s not logged: there was no memory for more",
-                                    counted(tracer.lost - lost, "packet is", "packets are"),
-                                )
-                                lost = tracer.lost
-                            if last:
-                                return
-                            self._stop.wait(_PAUSE)
+                        self._follow(engine, tracer)
                 except (TraceError, ToolchainError) as error:
-                    logging.getLogger(__name__).warning("packets are not logged: %s", error)
+                    _log.warning("packets are not logged: %s", error)
                     return
+            self._stop.wait(_PAUSE)
+
+    def _follow(self, engine: Engine, tracer: Tracer) -> None:
+        """Log the packets of this engine until it is replaced or the log is stopped."""
+        lost = at_end = 0
+        while engine is self._running():
+            # The last look comes after the stop, so that nothing before it is left out.
+            last = self._stop.is_set()
+            for packet in tracer.packets():
+                at_end += self._stop.is_set()
+                if at_end > _MOST_AT_END:
+                    _log.warning(
+                        "the last packets are not logged: there were too many to write before the end"
+                    )
+                    return
+                self._write(packet, tracer)
+            if tracer.lost > lost:
+                what = counted(tracer.lost - lost, "packet is", "packets are")
+                _log.warning("%s not logged: there was no memory for more", what)
+                lost = tracer.lost
+            if last:
+                return
             self._stop.wait(_PAUSE)
 
     def _write(self, packet: PacketTrace, tracer: Tracer) -> None:

@@ -17,6 +17,7 @@ from fanin.p4compiler import compile_once
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import Replica
 from fanin.p4switch.log import LOGGER, MessageLog
+from fanin.p4switch.trace import bmv2_log
 from fanin.p4switch.trace.bmv2_log import PacketLog
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -139,6 +140,22 @@ def test_more_messages_than_can_be_kept_are_counted(
     switch.process(1, message_packet(1))
     log.write()
     assert len(logged()) == len(kept) + 1 + 7
+
+
+def test_after_a_flood_a_switch_ends_without_the_packets_that_it_has_kept(
+    engine: Callable[[str], Engine], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    written = []
+
+    def write_after_the_end_has_begun(log: PacketLog, *_: object) -> None:
+        assert log._stop.wait(60)
+        written.append(log)
+
+    monkeypatch.setattr(bmv2_log, "_MOST_AT_END", 20)
+    monkeypatch.setattr(PacketLog, "_write", write_after_the_end_has_begun)
+    log_packets(engine("log_msg"), [message_packet(1)] * 100)
+    assert len(written) == 1 + 20
+    assert "the last packets are not logged" in caplog.text
 
 
 def log_packets(switch: Engine, packets: list[bytes], bytes_shown: int = 4) -> None:
