@@ -179,7 +179,9 @@ def _draw_legend(figure: Figure, axes: Axes, plot: Plot, notes: Sequence[str]) -
 
 def _fold_texts(figure: Figure, axes: Axes, title: Text) -> None:
     """Fold the title and the labels of the axes where they would not fit into the figure."""
+    title.set_visible(False)  # else a long title leaves no width for the axes
     figure.draw_without_rendering()  # computes the layout
+    title.set_visible(True)
     _fold(title, figure.bbox.x1 - axes.bbox.x0)
     _fold(axes.xaxis.label, _centred_room(axes.bbox.intervalx, (0.0, figure.bbox.x1)))
     figure.draw_without_rendering()

@@ -414,6 +414,11 @@ def test_long_labels_and_titles_are_folded_and_not_cut_off(
     assert found == {title, scale(x, [0.4])[1], scale(y, [0.4])[1]}
 
 
+def test_a_title_much_longer_than_the_figure_leaves_room_for_the_axes(tmp_path: Path) -> None:
+    plot = Plot(x="workers", y="median_seconds", title=", ".join(["parallelism_bucket=1 MB,100 kB"] * 7))
+    draw(series(ROWS, plot), plot, tmp_path / "long.png")
+
+
 def test_of_many_columns_an_error_suggests_a_few_and_names_the_command_that_lists_all() -> None:
     wide = [one | {f"traffic_p{i}_seconds": 1.0 for i in range(200)} for one in ROWS]
     with pytest.raises(PlotError) as error:
