@@ -202,14 +202,16 @@ def builtin_hook(group: Group) -> Any:
 def checkpoint(group: Group) -> Any:
     network = model()
     saved = {"model": copy.deepcopy(network.state_dict())}
-    folder = [tempfile.mkdtemp()]
-    dist.broadcast_object_list(folder, 0, group=group)
-    dcp.save(saved, checkpoint_id=folder[0], process_group=group)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.zero_()
-    loaded = {"model": network.state_dict()}
-    dcp.load(loaded, checkpoint_id=folder[0], process_group=group)
+    with tempfile.TemporaryDirectory() as own:
+        folder = [own]
+        dist.broadcast_object_list(folder, 0, group=group)
+        dcp.save(saved, checkpoint_id=folder[0], process_group=group)
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.zero_()
+        loaded = {"model": network.state_dict()}
+        dcp.load(loaded, checkpoint_id=folder[0], process_group=group)
+        dist.barrier(group)  # all have read it
     return list(loaded["model"].values())
 
 

@@ -16,7 +16,8 @@ from fanin.topologies.shapes import leaf_spine
 __all__ = ["LOGS", "MininetNetwork", "NetworkError", "Tiny", "Topology", "leaf_spine", "left"]
 
 sandbox.enter()
-LOGS = Path(tempfile.mkdtemp())
+_logs = tempfile.TemporaryDirectory()  # removed when the script ends
+LOGS = Path(_logs.name)
 
 
 class Tiny:
