@@ -13,7 +13,9 @@ from fanin.assurance.bench.switch.errors import SwitchBenchError
 _LOAD = """
 import sys, time
 from pathlib import Path
+from fanin.native.collector import collect_seldom
 from fanin.p4switch.engine.engine import Engine
+collect_seldom()  # as a switch does
 began = time.perf_counter()
 engine = Engine.load(Path(sys.argv[1]).read_bytes())
 engine.start({1: sys.argv[2]})
