@@ -157,5 +157,5 @@ def _ring(operation: Operation, ranks: int) -> tuple[int, float]:
             return ranks - 1, 1.0
         case "all-to-all":
             return 1, others
-        case _:
+        case "reduce-scatter" | "all-gather":
             return ranks - 1, others
