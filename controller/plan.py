@@ -4,7 +4,6 @@ The tables are those of p4src/fanin.p4, whose first comment lists them.
 """
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
@@ -16,8 +15,6 @@ from fanin.controller.routes import Routes
 from fanin.controller.tree import Aggregator, Job, Tree
 
 Value: TypeAlias = int | str | IPv4Address | IPv4Network  # a str is a MAC address
-
-_Racks: TypeAlias = dict[tuple[str, ...], list[IPv4Network]]  # by the neighbours that lead there
 
 # Which of several shortest paths a packet takes: the path of its flow's hash; a random one for each packet; the least
 # busy of some random ones for each packet; always the first.
@@ -82,7 +79,8 @@ def plan_forwarding(network: Network, paths: PathChoice = "ecmp") -> Plan:
 
     Packets go down to hosts below, and up over all shortest paths at equal cost. Each leaf answers ARP requests for its
     own address; hosts send everything to it, and so make no other requests. Packets addressed to a switch end there,
-    unless they are updates that it adds up. Packets with a switch's address as source are forged, and dropped.
+    unless they are updates that it adds up. Packets that come back with the switch's own address as source are forged,
+    and dropped.
 
     Args:
         network: The network.
@@ -90,16 +88,13 @@ def plan_forwarding(network: Network, paths: PathChoice = "ecmp") -> Plan:
     """
     routes = Routes(network)
     racks = {leaf.name: _racks(network.hosts_of(leaf.name)) for leaf in network.leaves}
-    common = [
-        _entry("ingress.forwarding.switches", {"hdr.ipv4.source": switch.ip}, "forged", {})
-        for switch in network.switches
-    ]
+    nodes = {switch.name: switch for switch in network.switches}
     return {
         switch.name: SwitchPlan(
             (
-                *_Forwarding(network, routes, racks, switch, paths).entries(),
+                *_Forwarding(network, nodes, routes, racks, switch, paths).entries(),
                 _route(IPv4Network(switch.ip), "own_address", {}),
-                *common,
+                _entry("ingress.forwarding.switches", {"hdr.ipv4.source": switch.ip}, "forged", {}),
             )
         )
         for switch in network.switches
@@ -149,6 +144,7 @@ class _Forwarding:
 
     Args:
         network: The network.
+        nodes: Its switches, by name.
         routes: Its paths.
         racks: The prefixes of the hosts of each leaf, by leaf.
         switch: The switch.
@@ -158,14 +154,14 @@ class _Forwarding:
     def __init__(
         self,
         network: Network,
+        nodes: Mapping[str, Switch],
         routes: Routes,
         racks: Mapping[str, Sequence[IPv4Network]],
         switch: Switch,
         choice: PathChoice,
     ) -> None:
         self._network, self._routes, self._racks, self._switch = network, routes, racks, switch
-        self._choice = choice
-        self._nodes = {other.name: other for other in network.switches}
+        self._choice, self._nodes = choice, nodes
         self._paths = 0  # paths of equal cost so far
 
     def entries(self) -> Iterable[TableEntry]:
@@ -181,28 +177,19 @@ class _Forwarding:
             # Otherwise a packet to an unused address would circle between leaf and spine.
             for rack in self._racks.get(switch.name, ()):
                 yield _route(rack, "no_route", {})
-        down, climbing = self._racks_by_next_hops()
-        for hops, racks in down.items():
+        for hops, leaves in self._routes.ways_down(switch.name).items():
+            racks = self._racks_of(leaves)
             if len(hops) > 1:
                 yield from self._equal_paths(hops, racks, down=True)
                 continue
             for rack in racks:
                 yield _route(rack, "forward", self._next_hop(self._nodes[hops[0]]))
-        if up:
-            usual = max(climbing, key=lambda hops: len(climbing[hops]), default=up)
-            climbing[usual] = [IPv4Network("0.0.0.0/0")]
-        for hops, racks in climbing.items():
+        for hops, others in self._routes.ways_up(switch.name).items():
+            racks = [IPv4Network("0.0.0.0/0")] if others is None else self._racks_of(others)
             yield from self._equal_paths(hops, racks, down=False)
 
-    def _racks_by_next_hops(self) -> tuple[_Racks, _Racks]:
-        """Return the racks below, and the other ones."""
-        down: _Racks = defaultdict(list)
-        climbing: _Racks = defaultdict(list)
-        for leaf in self._network.leaves:
-            if hops := self._routes.next_hops(self._switch.name, leaf.name):
-                below = self._routes.goes_down(self._switch.name, leaf.name)
-                (down if below else climbing)[hops] += self._racks[leaf.name]
-        return down, climbing
+    def _racks_of(self, leaves: Iterable[str]) -> Sequence[IPv4Network]:
+        return [rack for leaf in leaves for rack in self._racks[leaf]]
 
     def _equal_paths(
         self, hops: Sequence[str], racks: Iterable[IPv4Network], *, down: bool

@@ -3,7 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import chain
+from operator import or_
 
 from fanin.controller.errors import ControllerError
 from fanin.controller.network import Network
@@ -43,11 +45,11 @@ class Job:
     window: int | None = None
     server: str | None = None
 
-    def lease_of(self, host: str, values: int = 256) -> Lease:
-        """Return the lease as the worker on one of the hosts holds it, for packets of this many integers."""
+    def lease_of(self, rank: int, values: int = 256) -> Lease:
+        """Return the lease as the worker with this rank holds it, for packets of this many integers."""
         return Lease(
             self.lease,
-            self.hosts.index(host),
+            rank,
             len(self.hosts),
             self.window or self.slots,
             self.base,
@@ -159,7 +161,8 @@ def _towards(server: str, aggregators: Sequence[Aggregator]) -> tuple[Aggregator
 class _Search:
     """The search for a tree in which every switch on the way to a job's leaves has enough bits for its children.
 
-    The search is greedy and never goes back: on irregular networks it may miss a tree that exists.
+    The search is greedy and never goes back: on irregular networks it may miss a tree that exists. A set of leaves is
+    an integer, with bit i for the i-th of `racks`.
 
     Args:
         network: The network.
@@ -175,21 +178,25 @@ class _Search:
             name: [other for _, other in sorted(network.neighbours(name).items()) if other in names]
             for name in chain(*self._tiers)
         }
-        self._links_to = {leaf: self._links_from(leaf) for leaf in racks}
+        self._bits = {leaf: 1 << number for number, leaf in enumerate(racks)}
+        self._within = self._leaves_within()
         self._found: list[Aggregator] = []
         self._used: set[str] = set()
 
     def apart(self) -> tuple[str, str] | None:
         """Return two of the job's leaves that no links join, if there are any."""
         first, *others = self._racks
-        return next(((first, other) for other in others if other not in self._links_to[first]), None)
+        joined = self._within[first][-1]
+        return next(((first, other) for other in others if not self._bits[other] & joined), None)
 
     def roots(self) -> Iterable[str]:
         """Yield all switches by the distance to their farthest leaf; at equal distance, higher tiers come first."""
         alike: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
+        every = (1 << len(self._racks)) - 1
         for tier, names in enumerate(self._tiers):
             for name in names:
-                farthest = max(links.get(name, len(self._neighbours)) for links in self._links_to.values())
+                within = self._within[name]
+                farthest = within.index(every) if within[-1] == every else len(self._neighbours)
                 alike[farthest, -tier].append(name)
         for _, names in sorted(alike.items()):
             yield from self._in_turn(names)
@@ -197,10 +204,10 @@ class _Search:
     def tree_below(self, root: str) -> tuple[Aggregator, ...]:
         """Return the tree with this root, which is last; empty if there is none."""
         self._found, self._used = [], set()
-        reached = self._grow(root, None, set(self._racks))
-        return tuple(self._found) if len(reached) == len(self._racks) else ()
+        reached = self._grow(root, None, (1 << len(self._racks)) - 1)
+        return tuple(self._found) if reached.bit_count() == len(self._racks) else ()
 
-    def _grow(self, switch: str, parent: str | None, leaves: set[str]) -> set[str]:
+    def _grow(self, switch: str, parent: str | None, leaves: int) -> int:
         """Add `switch` and the switches it needs to reach as many of these leaves as it can, by shortest paths.
 
         Returns:
@@ -208,41 +215,48 @@ class _Search:
         """
         self._used.add(switch)
         hosts = self._racks.get(switch, ())
-        reached = {switch} if hosts else set()
-        missing = leaves - reached
+        reached = self._bits.get(switch, 0)
+        missing = leaves & ~reached
         nearer = {
-            neighbour: {leaf for leaf in missing if self._is_nearer(neighbour, switch, leaf)}
+            neighbour: missing & self._nearer(neighbour, switch)
             for neighbour in self._in_turn(self._neighbours[switch])
         }
         children: list[str] = []
         while len(hosts) + len(children) < MAX_CHILDREN:
             free = [neighbour for neighbour in nearer if neighbour not in self._used]
-            child = max(free, key=lambda neighbour: len(nearer[neighbour] & missing), default=None)
+            child = max(free, key=lambda neighbour: (nearer[neighbour] & missing).bit_count(), default=None)
             if child is None or not nearer[child] & missing:
                 break
             if below := self._grow(child, switch, nearer[child] & missing):
                 children.append(child)
                 reached |= below
-                missing -= below
+                missing &= ~below
         if reached:
             children.sort(key=self._neighbours[switch].index)
             self._found.append(Aggregator(switch, (*hosts, *children), parent))
         return reached
 
-    def _is_nearer(self, neighbour: str, switch: str, leaf: str) -> bool:
-        return self._links_to[leaf][neighbour] < self._links_to[leaf][switch]
+    def _nearer(self, neighbour: str, switch: str) -> int:
+        """Return the leaves that are nearer to `neighbour` than to `switch`."""
+        pairs = zip(self._within[neighbour], self._within[switch], strict=True)
+        return reduce(or_, (there & ~here for there, here in pairs))
 
     def _in_turn(self, names: Sequence[str]) -> Sequence[str]:
         first = self._turn % len(names) if names else 0
         return [*names[first:], *names[:first]]
 
-    def _links_from(self, leaf: str) -> Mapping[str, int]:
-        """Return the distance of each switch in links."""
-        links, edge = {leaf: 0}, [leaf]
-        while edge:
-            edge = list(dict.fromkeys(n for name in edge for n in self._neighbours[name] if n not in links))
-            links |= dict.fromkeys(edge, 1 + max(links.values()))
-        return links
+    def _leaves_within(self) -> Mapping[str, Sequence[int]]:
+        """Return for each switch which leaves are at most 0, 1, 2 … links away, up to the farthest in the network."""
+        within = {name: [self._bits.get(name, 0)] for name in self._neighbours}
+        while True:
+            farther = {
+                name: reduce(or_, (within[other][-1] for other in around), within[name][-1])
+                for name, around in self._neighbours.items()
+            }
+            if all(farther[name] == known[-1] for name, known in within.items()):
+                return within
+            for name, known in within.items():
+                known.append(farther[name])
 
 
 def _check(network: Network, job: Job) -> None:

@@ -31,8 +31,8 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
         standard_metadata.egress_spec = port;
     }
-    // Switches speak to their neighbours in the tree only: what is to be passed on in their name is forged, and a worker
-    // would take it for a result.
+    // What a switch is to pass on in its own name is forged: its neighbours would take it for a sum or a result. In another
+    // switch's name a packet does no harm, as nobody accepts it at a port that does not lead to that switch.
     action forged() {
         meta.reason = REASON_FORGED;
     }
@@ -41,7 +41,7 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
         key = { hdr.ipv4.source: exact; }
         actions = { forged; from_host; }
         const default_action = from_host();
-        size = 1024;
+        size = 64;
     }
     // For this switch itself: what aggregation did not take, it does not want.
     action own_address() {

@@ -25,7 +25,6 @@ from fanin.controller.tree import Job as TreeJob
 from fanin.native.text import counted
 from fanin.p4compiler import compile_once
 from fanin.p4switch.engine.engine import Engine
-from fanin.p4switch.entries import Entry
 from fanin.simulator import SECOND, HostModel, VirtualNetwork
 from fanin.simulator.compiled import CardInC
 from fanin.simulator.hosts.card import Card
@@ -386,10 +385,9 @@ class Fabric:
 
     def install(self, plan: Plan) -> None:
         """Program switches, except those that wait for refill_switch()."""
-        made: dict[int, Entry] = {}
         for name, part in plan.items():
             if name not in self._empty:
-                install(self.engines[name], part.items, made)
+                install(self.engines[name], part.items)
 
     def remove(self, plan: Plan) -> None:
         """Remove a plan from the switches, except from those that wait for refill_switch()."""
@@ -574,7 +572,7 @@ class Job:
         assert self._make_server is not None
         topology = self._fabric.topology
         host = topology.host(name)
-        server = self._make_server(granted.lease_of(self.members[0], self.spec.values), self.spec.recovery)
+        server = self._make_server(granted.lease_of(0, self.spec.values), self.spec.recovery)
         port = SwitchPort(
             server,
             host,
@@ -616,7 +614,7 @@ class Job:
 
     def _port_of(self, granted: TreeJob, rank: int) -> SwitchPort[SwitchWorker]:
         spec = self.spec
-        lease = granted.lease_of(self.members[rank], spec.values)
+        lease = granted.lease_of(rank, spec.values)
         if spec.counted:  # may be fewer than there are, so the rank is taken modulo this number
             lease = replace(lease, workers=spec.counted, rank=rank % spec.counted)
         operations = [call for call in spec.calls if isinstance(call, str)]

@@ -11,25 +11,14 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Replica
 
 
-def install(
-    engine: Engine, items: Iterable[MulticastGroup | TableEntry], made: dict[int, Entry] | None = None
-) -> None:
-    """Put a switch's part of a plan into its tables, as the controller does over P4Runtime.
-
-    Args:
-        engine: The switch.
-        items: Its part of the plan.
-        made: Entries made so far from the same plan, by the id() of the plan's entry: switches share many.
-    """
-    known = {} if made is None else made
+def install(engine: Engine, items: Iterable[MulticastGroup | TableEntry]) -> None:
+    """Put a switch's part of a plan into its tables, as the controller does over P4Runtime."""
     for item in items:
         if isinstance(item, MulticastGroup):
             replicas = tuple(Replica(port, instance) for port, instance in item.replicas)
             engine.multicast.insert(item.group, replicas)
-            continue
-        if (entry := known.get(id(item))) is None:
-            entry = known[id(item)] = _entry(engine.program, item)
-        engine.table(item.table).insert(entry)
+        else:
+            engine.table(item.table).insert(_entry(engine.program, item))
 
 
 def remove(engine: Engine, items: Sequence[MulticastGroup | TableEntry]) -> None:

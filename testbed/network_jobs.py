@@ -114,7 +114,7 @@ class NetworkJob:
         host = self._jobs.topology.host(name)
         recovery = Recovery(initial_rto=pace.initial_rto, min_rto=pace.min_rto, granularity=pace.granularity)
         return {
-            "lease": asdict(job.lease_of(name)),
+            "lease": asdict(job.lease_of(job.hosts.index(name))),
             "local": (str(host.ip), job.udp_port),
             "remote": (str(host.gateway), job.udp_port),
             "segments": pace.segments,

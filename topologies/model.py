@@ -10,12 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from fanin.native.text import nearest
 from fanin.topologies.checks import problems
+from fanin.topologies.errors import NetworkError
 from fanin.topologies.link import PLAIN, LinkProperties
 
 FIRST_GRPC_PORT = 9559  # P4Runtime's, assigned by IANA
 LAST_PORT = 254  # 255 is the CPU port, 511 the drop port
 # The loopback port of a switch, where a protocol needs one: where packets leave for it, and where they come back.
 LOOPBACK_OUT, LOOPBACK_IN = LAST_PORT, LAST_PORT - 1
+INTERFACE_NAME_LENGTH = 15  # Linux: IFNAMSIZ - 1
 SLOWEST, FASTEST = 10_000, 2 * 10**13  # bits/s; a GPU has 1.8 TB/s of NVLink
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=10)]
@@ -88,8 +90,15 @@ class Endpoint(_Frozen):
 
     @property
     def interface(self) -> str:
-        """Return the name of the Linux interface that is this port."""
-        return f"{self.node}-eth{self.port}"
+        """Return the name of the Linux interface that is this port in a live network.
+
+        Raises:
+            NetworkError: If Linux has no room for it.
+        """
+        name = f"{self.node}-eth{self.port}"
+        if len(name) > INTERFACE_NAME_LENGTH:
+            raise NetworkError(f"{name} is too long for an interface of Linux; shorten the name {self.node}")
+        return name
 
 
 class Link(_Frozen):

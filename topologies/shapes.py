@@ -109,7 +109,7 @@ def fat_tree(
     Raises:
         TopologyError: If a number is out of range.
     """
-    _check_range("k", k, 2, 28)
+    _check_range("k", k, 2, 30)
     if k % 2:
         raise TopologyError(f"k: is {k}, must be even: half of a switch's ports lead up")
     half = k // 2
@@ -209,6 +209,8 @@ def servers(
         offload=offload,
     )
 
+
+MOST_SWITCHES = 2**16 - FIRST_GRPC_PORT
 
 BUILDERS: Mapping[str, Callable[..., Topology]] = {  # the tables of a topology file
     "leaf_spine": leaf_spine,
@@ -365,6 +367,11 @@ def _pods(
     if servers_per_leaf + spines > LAST_PORT:
         raise TopologyError(
             f"servers_per_leaf: a leaf would have {servers_per_leaf + spines} links; it has {LAST_PORT} ports"
+        )
+    switches = pods * (leaves // nics * servers_per_leaf + leaves + spines) + cores
+    if switches > MOST_SWITCHES:
+        raise TopologyError(
+            f"switches: there would be {switches}; use at most {MOST_SWITCHES}, as each has a TCP port of its own"
         )
 
     parts, every_pod = _Parts(), range(1, pods + 1)

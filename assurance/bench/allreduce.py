@@ -309,7 +309,7 @@ def _joins(algorithm: str, topology: Topology, job: Job, pace: Pace) -> list[Joi
             port=job.udp_port if algorithm == "in-network" else _TCP_PORTS[algorithm],
             interface=topology.links_of(host.name)[0].end(host.name).interface,
             switch=str(host.gateway),
-            lease=job.lease_of(host.name),
+            lease=job.lease_of(rank),
             segments=pace.segments,
         )
         for rank, host in enumerate(hosts)

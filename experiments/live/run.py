@@ -196,7 +196,8 @@ class LiveNetwork:
                 window=pace.window if shared else None,
                 server=next(iter(settings.servers), None),
             )
-            collectives = [_in_network(host, grant.tree.job, settings, pace) for host in hosts]
+            job = grant.tree.job
+            collectives = [_in_network(rank, host, job, settings, pace) for rank, host in enumerate(hosts)]
         else:
             collectives = [_between_hosts(settings.algorithm, hosts, settings, pace)] * len(hosts)
         work, patience = work_of(settings), self._network.patience
@@ -227,7 +228,7 @@ class LiveNetwork:
     async def _start_server(self, host: str, job: Job, settings: Settings, pace: Pace) -> ServerProcess:
         at = self._network.topology.host(host)
         task = ServerTask(
-            lease=job.lease_of(job.hosts[0], settings.values),
+            lease=job.lease_of(0, settings.values),
             local=(str(at.ip), job.udp_port),
             remote=(str(at.gateway), job.udp_port),
             pace=pace,
@@ -268,9 +269,9 @@ def work_of(settings: Settings) -> TrainingConfig | Vectors:
     )
 
 
-def _in_network(host: Host, job: Job, settings: Settings, pace: Pace) -> InNetwork:
+def _in_network(rank: int, host: Host, job: Job, settings: Settings, pace: Pace) -> InNetwork:
     return InNetwork(
-        lease=job.lease_of(host.name, settings.values),
+        lease=job.lease_of(rank, settings.values),
         local=(str(host.ip), job.udp_port),
         remote=(str(host.gateway), job.udp_port),
         pace=pace,

@@ -50,7 +50,7 @@ def program_of(settings: Settings) -> CompiledProgram:
             plans.add_leases(settings.members)
         if live and settings.links.loss:
             plans.add_loss()
-        ports = {port for switch in network.switches for port in network.interfaces(switch.name)}
+        ports = {port for switch in network.switches for port in network.neighbours(switch.name)}
         # In virtual time, links count packets themselves.
         plans.check(protocol.program, program, cells_read(sorted(ports) if live else ()))
     return program
