@@ -47,10 +47,13 @@ struct connection {
 typedef uint8_t *const *batch_function(void *context, struct connection *connection, bool acknowledges, int64_t count,
                                        int64_t size);
 
-/* A worker that needs nothing else than these: to take what has arrived, to send, with the first two arguments of `batch`, and to
+/* What a worker needs behind a card: to take what has arrived, to send, with the first two arguments of `batch`, and to
  * know when to send next (infinity: not before something arrives). The first two return false if there is no memory. */
 typedef bool receive_function(void *worker, const struct datagrams *datagrams, double now);
 typedef bool send_function(void *worker, batch_function *batch, void *context, double now);
 typedef double deadline_function(const void *worker);
+
+/* Whether Python has to act at `now`, after the worker has taken what has arrived and before it sends. */
+typedef bool needs_python_function(const void *worker, double now);
 
 #endif

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from ctypes import c_bool, c_double, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -48,7 +48,7 @@ class _Station(ctypes.Structure):
 
 class _Card(ctypes.Structure):
     _fields_ = (
-        *((name, c_void_p) for name in ("receive", "send", "deadline", "worker")),
+        *((name, c_void_p) for name in ("receive", "send", "deadline", "needs_python", "worker", "others")),
         *((name, c_double) for name in ("byte_seconds", "ahead")),
         ("overhead", c_int64),
         ("address", c_uint8 * 4),
@@ -89,6 +89,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_set_stalls": (None, (c_void_p, c_uint32, c_void_p, c_uint64)),
     "loop_set_station": (None, (c_void_p, c_uint32, c_void_p)),
     "loop_set_card": (None, (c_void_p, c_uint32, c_void_p)),
+    "loop_wake": (None, (c_void_p, c_uint32, c_int64)),
+    "loop_continue": (None, (c_void_p, c_uint32, c_int64, c_int64)),
     "loop_too_long_sent": (c_uint32, (c_void_p,)),
     "loop_next_host": (c_int64, (c_void_p, c_int64, ctypes.POINTER(c_bool))),
     "loop_turns": (c_uint64, (c_void_p,)),
@@ -204,28 +206,35 @@ class CardInC:
         receive: Address of the worker's receive_function.
         send: Address of its send_function.
         deadline: Address of its deadline_function.
+        needs_python: Address of its needs_python_function; 0 if Python never acts.
         worker: Address of the worker.
         byte_seconds: Seconds that a byte takes on the link.
         ahead: Seconds of sending that the link is given at once while several connections wait.
         overhead: Bytes of a frame on the link beyond its own.
         address: IPv4 address of the host.
         owner: The object whose memory the worker is.
+        check: Raises the error because of which the worker needs Python, if there is one; takes the time in seconds.
+        others: Counts frames that were not for the worker [1].
     """
 
     receive: int
     send: int
     deadline: int
+    needs_python: int
     worker: int
     byte_seconds: float
     ahead: float
     overhead: int
     address: bytes
     owner: object
+    check: Callable[[float], None] = lambda _: None
+    others: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
 
     def as_struct(self) -> ctypes.Structure:
         """Return the struct that C reads."""
-        functions = self.receive, self.send, self.deadline, self.worker
-        return _Card(*functions, self.byte_seconds, self.ahead, self.overhead, tuple(self.address))
+        functions = self.receive, self.send, self.deadline, self.needs_python
+        card = self.byte_seconds, self.ahead, self.overhead
+        return _Card(*functions, self.worker, self.others.ctypes.data, *card, tuple(self.address))
 
 
 @cache

@@ -41,6 +41,7 @@ from fanin.simulator.hosts.stations import (
     SwitchWorker,
     Vector,
     WorkerStation,
+    addresses,
 )
 from fanin.simulator.job_spec import ClusterSpec, JobSpec
 from fanin.simulator.network import DEFAULT_HOST, Observer, Station
@@ -198,7 +199,7 @@ class Fabric:
 
     def has_plain_card(self, host: str) -> bool:
         """Return whether a host's packets need no circuits, and no time of its processor."""
-        return self.circuits is None and not self.network.packet_seconds(host)
+        return self.card(host).plain and not self.network.packet_seconds(host)
 
     def take_numbers(self, chunks: int) -> Identity:
         """Return the lease number and the chunk numbers that the packets of a new lease carry.
@@ -442,6 +443,7 @@ class Job:
         self._plan: dict[str, SwitchPlan] = {}
         self._between: Callable[[], None] = lambda: None
         self._groups: list[tuple[int, Sequence[int], Algorithm]] = []
+        self._peers = b""  # addresses of the members
 
     def begin(self, starts: Sequence[float]) -> None:
         """Begin with the first all-reduce."""
@@ -529,6 +531,7 @@ class Job:
 
     def _place(self, starts: Sequence[float], outputs: Sequence[Sequence[Vector]]) -> None:
         port = self._switch_port if self.spec.algorithm == "in-network" else self._peer_port
+        self._peers = addresses(self._fabric.topology.host(name) for name in self.members)
         if self.spec.algorithm == "in-network":
             self._grant()
             self.leases.append(len(outputs[0]))
@@ -653,9 +656,8 @@ class Job:
             payload=spec.payload,
             make_control=spec.congestion_control(topology, self.members[rank]),
         )
-        peers = [topology.host(name).ip for name in self.members]
         card = self._fabric.card(self.members[rank])
-        return PeerPort(fastest(group, spec.recovery), *self._host(rank), peers, card, spec.priority)
+        return PeerPort(fastest(group, spec.recovery), *self._host(rank), self._peers, card, spec.priority)
 
     def _host(self, rank: int) -> tuple[Host, str]:
         """Return the host of a rank and its gateway's MAC address."""

@@ -157,11 +157,7 @@ class Flows:
             worker = made.add_host(frames.host.rank, settings)
             card = self._fabric.card(name)
             station = CardInC(
-                *made.functions,
-                worker,
-                card.byte_seconds,
-                card.ahead,
-                card.overhead,
+                *(*made.functions, 0, worker, card.byte_seconds, card.ahead, card.overhead),
                 frames.host.ip.packed,
                 made,
             )

@@ -73,14 +73,21 @@ class CompiledStation(Protocol):
     """A Station that may leave its packets to C."""
 
     @property
-    def compiled(self) -> StationInC | None:
+    def compiled(self) -> StationInC | CardInC | None:
         """Return what C needs to know, or None if everything is done in Python."""
 
     def taken(self, now: float) -> None:
         """Continue after C has received everything that arrived by `now` (seconds).
 
-        frames_to_send() and deadline() are called next.
+        What is called next is begin() if C has the network card, and otherwise frames_to_send() and deadline().
         """
+
+    def begin(self, now: float) -> None:
+        """Begin what is due at `now` (seconds); C sends what it makes the worker send."""
+
+    @property
+    def begins_at(self) -> float | None:
+        """Return when to call begin() again, in seconds; None if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +174,9 @@ class VirtualNetwork:
         self._stations: list[Station | CardInC | None] = [None] * len(topology.hosts)
         self._programs: list[SwitchProgram | None] = [None] * len(topology.switches)
         self._callbacks: list[CallbackProgram] = []  # those among the programs, which note errors
-        self._in_c: list[ctypes.Structure | None] = [None] * len(topology.hosts)  # kept from being freed
+        self._in_c: list[StationInC | CardInC | None] = [None] * len(topology.hosts)
+        self._structs: list[ctypes.Structure | None] = [None] * len(topology.hosts)  # kept from being freed
+        self._replaced: list[CardInC] = []  # whose packets may still wait for the card
         self._in_python: set[int] = set()  # hosts that leave nothing to C
         self._stalls: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._open(round(host.coalescing * SECOND), seed, priorities, loopback, cores)
@@ -221,7 +230,7 @@ class VirtualNetwork:
 
     def wake(self, host: str, at: float) -> None:
         """Let the host's station check for something to send at a time (seconds)."""
-        self._c.loop_set_timer(self._loop, self._host_index[host], max(self.now, not_before(at)))
+        self._c.loop_wake(self._loop, self._host_index[host], max(self.now, not_before(at)))
 
     def stall(self, host: str, begin: float, end: float) -> None:
         """Stop the host from `begin` to `end` (seconds). What arrives waits."""
@@ -266,21 +275,21 @@ class VirtualNetwork:
         self.wake(host, at)
 
     def _set_station(self, index: int, station: Station | CardInC) -> None:
-        struct: ctypes.Structure | None = None
-        if isinstance(station, CardInC):
-            struct = station.as_struct()
-            self._c.loop_set_card(self._loop, index, ctypes.addressof(struct))
-        else:
-            if seconds := self._packet_seconds[index]:
-                station = Processor(station, seconds)
-            found = station.compiled if isinstance(station, CompiledStation) else None
-            if found and HEADER_BYTES + max(found.headers) > self._width:
-                raise ValueError(
-                    f"a datagram of {max(found.headers)} bytes does not fit the network's longest frame, {self._width}"
-                )
-            struct = found.as_struct() if found else None
-            self._c.loop_set_station(self._loop, index, ctypes.addressof(struct) if struct else None)
-        self._stations[index], self._in_c[index] = station, struct
+        if not isinstance(station, CardInC) and (seconds := self._packet_seconds[index]):
+            station = Processor(station, seconds)
+        found: StationInC | CardInC | None = station if isinstance(station, CardInC) else None
+        if isinstance(station, CompiledStation):
+            found = station.compiled
+        if isinstance(found, StationInC) and HEADER_BYTES + max(found.headers) > self._width:
+            raise ValueError(
+                f"a datagram of {max(found.headers)} bytes does not fit the network's longest frame, {self._width}"
+            )
+        struct = found.as_struct() if found else None
+        set_it = self._c.loop_set_card if isinstance(found, CardInC) else self._c.loop_set_station
+        set_it(self._loop, index, ctypes.addressof(struct) if struct else None)
+        if isinstance(before := self._in_c[index], CardInC):
+            self._replaced.append(before)
+        self._stations[index], self._in_c[index], self._structs[index] = station, found, struct
         self._in_python.discard(index)
         if not struct:
             self._in_python.add(index)
@@ -508,6 +517,12 @@ class VirtualNetwork:
         seconds = now / SECOND
         if taken:
             assert isinstance(station, CompiledStation)
+            if isinstance(card := self._in_c[host], CardInC):
+                card.check(seconds)
+                station.taken(seconds)
+                station.begin(seconds)
+                self._c.loop_continue(self._loop, host, now, _timer(station.begins_at, now))
+                return
             station.taken(seconds)
         elif count := self._c.loop_waiting(self._loop, host, now):
             packets = self._room(np.empty, count)
@@ -518,9 +533,7 @@ class VirtualNetwork:
                 raise self._too_long(frames.shape[1])
             sent = np.ascontiguousarray(frames)
             self._c.loop_send(self._loop, host, sent.ctypes.data, *sent.shape, now)
-        deadline = station.deadline()
-        timer = NEVER if deadline is None else max(now + 1, not_before(deadline))
-        self._c.loop_set_timer(self._loop, host, timer)
+        self._c.loop_set_timer(self._loop, host, _timer(station.deadline(), now))
 
     def _too_long(self, length: int) -> ValueError:
         return ValueError(f"a frame of {length} bytes does not fit the network's longest, {self._width}")
@@ -537,6 +550,11 @@ class VirtualNetwork:
             raise ValueError(
                 f"a packet of {longest} bytes left a switch; this network carries at most {self._width}"
             )
+
+
+def _timer(deadline: float | None, now: int) -> int:
+    """Return when a host has to wake, in picoseconds: after `now`, and not before a deadline in seconds."""
+    return NEVER if deadline is None else max(now + 1, not_before(deadline))
 
 
 def _addresses(packets: Packets) -> tuple[int, int]:

@@ -31,7 +31,7 @@ from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.experiments.virtual.rank_station import Channel, Ends, RankStation, Scaled, run_ranks
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Fabric, Job
-from fanin.simulator.hosts.stations import PeerPort, WorkerStation
+from fanin.simulator.hosts.stations import PeerPort, WorkerStation, addresses
 from fanin.simulator.job_spec import JobSpec
 from fanin.workers.collective import Operation
 from fanin.workers.host_based.engine import fastest
@@ -260,7 +260,7 @@ class _Model:
             fastest(group, recovery(settings)),
             host,
             topology.switch(host.leaf).mac,
-            [topology.host(name).ip for name in members],
+            addresses(topology.host(name) for name in members),
             self._fabric.card(host.name),
             settings.priority,
             first_port,

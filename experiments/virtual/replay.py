@@ -27,7 +27,7 @@ from fanin.experiments.workloads.trace import Node, Processor, Trace, TraceCall
 from fanin.experiments.workloads.trace_files import load_trace
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Fabric
-from fanin.simulator.hosts.stations import PeerPort, Vector, WorkerStation
+from fanin.simulator.hosts.stations import PeerPort, Vector, WorkerStation, addresses
 from fanin.simulator.job_spec import JobSpec
 from fanin.workers.collective import Algorithm, Operation
 from fanin.workers.host_based.engine import fastest
@@ -238,7 +238,7 @@ class _Replay:
                 fastest(group, recovery(settings)),
                 host,
                 topology.switch(host.leaf).mac,
-                [topology.host(name).ip for name in members],
+                addresses(topology.host(name) for name in members),
                 self._fabric.card(host.name),
                 settings.priority,
                 first,

@@ -59,6 +59,11 @@ class Card:
             circuits.attach(host, self._sends_until)
 
     @property
+    def plain(self) -> bool:
+        """Return whether packets need no circuits."""
+        return self._circuits is None
+
+    @property
     def ready_at(self) -> float | None:
         """Return when to take() again, in seconds; None if nothing waits."""
         if self._acknowledgements:

@@ -69,16 +69,22 @@ class SplitPort:
     def __init__(self, ports: Sequence[SwitchPort[SwitchWorker]]) -> None:
         self.participant = SplitWorker([port.participant for port in ports])
         self.compiled = None  # see Port
+        self._strangers = 0  # frames for none of the ports
         self._ports = ports
+
+    @property
+    def not_ours(self) -> int:
+        """See Port."""
+        return self._strangers + sum(port.not_ours for port in self._ports)
 
     @property
     def ready_at(self) -> float | None:
         """See Port."""
         return min((port.ready_at for port in self._ports if port.ready_at is not None), default=None)
 
-    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> int:
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Port."""
-        others = len(frames)
+        self._strangers += len(frames)
         for part in segments(lengths):
             if lengths[part.start] < HEADERS:
                 continue
@@ -86,8 +92,8 @@ class SplitPort:
             for port in self._ports:
                 own = to == port.udp_port
                 if count := int(np.count_nonzero(own)):
-                    others -= count - port.receive(frames[part][own], lengths[part][own], now)
-        return others
+                    self._strangers -= count
+                    port.receive(frames[part][own], lengths[part][own], now)
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Port."""

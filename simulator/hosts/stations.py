@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from ipaddress import IPv4Address
 from math import inf
 from typing import Any, Generic, Protocol, TypeVar
@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.simulator.compiled import StationInC
+from fanin.simulator.compiled import CardInC, StationInC
 from fanin.simulator.corruption import complete_checksums
 from fanin.simulator.hosts.card import Card
 from fanin.simulator.links import PRECEDENCE
@@ -58,15 +58,19 @@ class Port(Protocol[_P_co]):
         """Return the participant whose datagrams go in and out."""
 
     @property
-    def compiled(self) -> StationInC | None:
+    def compiled(self) -> StationInC | CardInC | None:
         """Return the C implementation of the same work, or None if there is none."""
+
+    @property
+    def not_ours(self) -> int:
+        """Return the number of frames so far that were not for the participant."""
 
     @property
     def ready_at(self) -> float | None:
         """Return when to call frames_to_send() for frames that wait behind the participant; None if none do."""
 
-    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> int:
-        """Take frames [m, bytes] of these lengths [m], and return how many were not for the participant."""
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
+        """Take frames [m, bytes] of these lengths [m]."""
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """Return batches of frames [m, length] to send now."""
@@ -92,7 +96,6 @@ class WorkerStation(Generic[_P_co]):
         outputs: The sums so far.
         began: When it began each all-reduce, in seconds.
         ended: When it finished each all-reduce, in seconds.
-        not_ours: Number of frames that arrived and were not for this station.
         loaded: When the data of each step had arrived, in seconds. None: steps need no data.
     """
 
@@ -115,7 +118,6 @@ class WorkerStation(Generic[_P_co]):
         self.outputs = list(outputs)
         self.began: list[float] = []
         self.ended: list[float] = []
-        self.not_ours = 0
         self.loaded: list[float] | None = None
         self.kept = kept
         self._sent_again_before = 0
@@ -150,6 +152,11 @@ class WorkerStation(Generic[_P_co]):
         return self._sent_again_before + self.worker.statistics.retransmissions
 
     @property
+    def not_ours(self) -> int:
+        """Return the number of frames that arrived and were not for this station."""
+        return self._port.not_ours
+
+    @property
     def finished(self) -> bool:
         """Return whether all sums are complete."""
         return len(self.outputs) == len(self._inputs)
@@ -161,7 +168,7 @@ class WorkerStation(Generic[_P_co]):
 
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Station."""
-        self.not_ours += self._port.receive(frames, lengths, now)
+        self._port.receive(frames, lengths, now)
         self.taken(now)
 
     def taken(self, now: float) -> None:
@@ -170,12 +177,17 @@ class WorkerStation(Generic[_P_co]):
             self._end(now)
 
     @property
-    def compiled(self) -> StationInC | None:
+    def compiled(self) -> StationInC | CardInC | None:
         """See CompiledStation."""
         return self._port.compiled
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Station."""
+        self.begin(now)
+        return self._port.frames_to_send(now)
+
+    def begin(self, now: float) -> None:
+        """See CompiledStation."""
         while not (self._running or self._idle) and now >= self._start:
             x = self._inputs[len(self.outputs)]
             if len(self.began) == len(self.outputs):
@@ -186,15 +198,17 @@ class WorkerStation(Generic[_P_co]):
             self._running = True
             if self.worker.finished:  # an empty vector
                 self._end(now)
-        return self._port.frames_to_send(now)
+
+    @property
+    def begins_at(self) -> float | None:
+        """See CompiledStation."""
+        return None if self._running or self._idle else self._start
 
     def deadline(self) -> float | None:
         """See Station."""
-        deadlines = [self._port.ready_at]
+        deadlines = [self._port.ready_at, self.begins_at]
         if self._working:  # others may still need its packets
             deadlines.append(self.worker.deadline())
-        if not (self._running or self._idle):
-            deadlines.append(self._start)
         return min((one for one in deadlines if one is not None), default=None)
 
     def _end(self, now: float) -> None:
@@ -269,6 +283,7 @@ class SwitchPort(Generic[_End]):
         card: Card | None = None,
     ) -> None:
         self.participant = worker
+        self.not_ours = 0
         self._card = card
         self._checksums = checksums
         self.udp_port = udp_port
@@ -293,17 +308,16 @@ class SwitchPort(Generic[_End]):
         """See Port."""
         return None if self._card is None else self._card.ready_at
 
-    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> int:
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Port."""
-        others = len(frames)
+        self.not_ours += len(frames)
         for part in segments(lengths):
             ours, marks = self._filter(frames[part, : int(lengths[part.start])])
             if len(ours):
                 if marks is not None and self._marked:
                     self._marked.count_marks(int(np.count_nonzero(marks)))
                 self.participant.receive(ours[:, HEADERS:], now)
-                others -= len(ours)
-        return others
+                self.not_ours -= len(ours)
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Port."""
@@ -316,6 +330,11 @@ class SwitchPort(Generic[_End]):
         for frames in batches:
             self._card.send(self, frames)
         return self._card.take(now)
+
+
+def addresses(hosts: Iterable[Host]) -> bytes:
+    """Return the IPv4 addresses of hosts, 4 bytes each."""
+    return b"".join(host.ip.packed for host in hosts)
 
 
 class ServerStation:
@@ -348,7 +367,7 @@ class PeerPort:
         worker: The participant.
         host: Its host.
         gateway_mac: MAC address of its leaf.
-        peers: Addresses of the peers, by rank.
+        peers: IPv4 addresses of the peers by rank, 4 bytes each.
         card: Network card of the host, which all ports on the host share.
         priority: Priority of its packets.
         first_port: First UDP port, the same on all peers.
@@ -359,7 +378,7 @@ class PeerPort:
         worker: HostBasedWorker,
         host: Host,
         gateway_mac: str,
-        peers: Sequence[IPv4Address],
+        peers: bytes,
         card: Card,
         priority: int = 0,
         first_port: int = FIRST_PEER_PORT,
@@ -371,33 +390,51 @@ class PeerPort:
         self._gateway_mac = gateway_mac
         self._peers = peers
         self._priority = priority
-        self.compiled = None  # see Port
         self._flows: dict[tuple[int, int], Flow] = {}
         self._filter = FrameFilter(host.ip)
+        self._others = np.zeros(1, np.int64)  # C counts them, too
+
+    @property
+    def compiled(self) -> CardInC | None:
+        """See Port."""
+        worker, card = self.participant, self._card
+        if not isinstance(worker, CompiledWorker) or not card.plain:
+            return None
+        header = self._frames_to(self._host.ip, 0, 0).header(0).tobytes()
+        return CardInC(
+            *worker.behind_card(header, self._peers, self._first_port),
+            *(card.byte_seconds, card.ahead, card.overhead),
+            self._host.ip.packed,
+            owner=worker,
+            check=worker.check,
+            others=self._others,
+        )
+
+    @property
+    def not_ours(self) -> int:
+        """See Port."""
+        return int(self._others[0])
 
     @property
     def ready_at(self) -> float | None:
         """See Port."""
         return self._card.ready_at
 
-    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> int:
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Port."""
-        if isinstance(self.participant, CompiledWorker):
-            return self.participant.receive_frames(frames, lengths, self._host.ip.packed, now)
-        others = len(frames)
+        self._others += len(frames)
         for part in segments(lengths):
             ours, marked = self._filter(frames[part, : int(lengths[part.start])])
             if len(ours):
                 self.participant.receive(ours[:, HEADERS:], now, marked)
-                others -= len(ours)
-        return others
+                self._others -= len(ours)
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Port."""
         for peer, batch, number in self.participant.datagrams_to_send(now):
             flow = self._flow(peer, number)
             if batch[0, 0] == DATA:
-                self._card.send(flow, flow.frames(batch), self._peers[peer])
+                self._card.send(flow, flow.frames(batch), self._address(peer))
             else:
                 self._card.acknowledge(flow.frames(batch))
         return self._card.take(now)
@@ -406,16 +443,17 @@ class PeerPort:
         if (peer, flow) not in self._flows:
             group = self.participant.group
             own, other = group.port(peer, flow), group.port(group.rank, flow)
-            self._flows[peer, flow] = Flow(
-                self._host,
-                self._gateway_mac,
-                self._peers[peer],
-                self._first_port + own,
-                self._first_port + other,
-                ECN_CAPABLE,
-                self._priority,
+            self._flows[peer, flow] = self._frames_to(
+                self._address(peer), self._first_port + own, self._first_port + other
             )
         return self._flows[peer, flow]
+
+    def _address(self, peer: int) -> IPv4Address:
+        return IPv4Address(self._peers[4 * peer : 4 * peer + 4])
+
+    def _frames_to(self, address: IPv4Address, source_port: int, destination_port: int) -> Flow:
+        ports = source_port, destination_port
+        return Flow(self._host, self._gateway_mac, address, *ports, ECN_CAPABLE, self._priority)
 
 
 class SharedStation:

@@ -1,4 +1,4 @@
-/* Hosts whose connections take turns on a network card, ../hosts/card.py to the bit, and whose worker needs no Python. */
+/* Hosts whose connections take turns on a network card, ../hosts/card.py to the bit, and whose worker is C. */
 
 #include "loop.h"
 
@@ -41,7 +41,7 @@ static bool make_places(struct loop *l, size_t count)
 /* Gives the worker the first `count` packets that wait at a host, those of one length that follow one another together. */
 static void receive(struct loop *l, struct host *h, size_t count, double now)
 {
-    const struct card *card = h->card;
+    const struct card_settings *settings = h->card->settings;
     const struct event *events = h->inbox.at + h->inbox.first;
     if (!make_places(l, count))
         return;
@@ -52,13 +52,15 @@ static void receive(struct loop *l, struct host *h, size_t count, double now)
             if (i + 1 < count)
                 __builtin_prefetch(row_bytes(&l->rows, events[i + 1].row));
             uint8_t *frame = row_bytes(&l->rows, events[i].row);
-            if (!is_ours(frame, length, card->settings->address))
+            if (!is_ours(frame, length, settings->address)) {
+                ++*settings->others;
                 continue;
+            }
             l->places[found] = frame + PAYLOAD;
             l->marks[found++] = (frame[TOS] & ECN_MARKED) == ECN_MARKED;
         }
         struct datagrams datagrams = {(const uint8_t *const *)l->places, l->marks, found, length - PAYLOAD};
-        if (found && !card->settings->receive(card->settings->worker, &datagrams, now))
+        if (found && !settings->receive(settings->worker, &datagrams, now))
             l->failed = true;
     }
     for (size_t i = 0; i < count; i++)
@@ -218,8 +220,25 @@ static void send(struct loop *l, uint32_t host, int64_t now, double seconds)
 
 /* -- a host ---------------------------------------------------------------------------------------------------------- */
 
-/* Does all that a host does when it wakes at `now`. */
-void wake_card(struct loop *l, uint32_t host, int64_t now)
+/* Sends what a host has to send at `now`, and sets when it wakes next. */
+static void act(struct loop *l, uint32_t host, int64_t now)
+{
+    const struct card *card = l->hosts[host].card;
+    const struct card_settings *settings = card->settings;
+    double seconds = (double)now / SECOND;
+    if (!settings->send(settings->worker, make_batch, l->hosts[host].card, seconds))
+        l->failed = true;
+    send(l, host, now, seconds);
+    double deadline = settings->deadline(settings->worker);
+    if (card->first || card->in_turn)
+        deadline = fmin(deadline, card->free_at);
+    int64_t timer = not_before(deadline);
+    timer = card->python_at < timer ? card->python_at : timer;
+    loop_set_timer(l, host, timer > now ? timer : now + 1);
+}
+
+/* Does what a host does when it wakes at `now`. If that is TAKEN, Python has to act, and then calls loop_continue(). */
+enum outcome wake_card(struct loop *l, uint32_t host, int64_t now)
 {
     struct host *h = l->hosts + host;
     const struct card_settings *settings = h->card->settings;
@@ -227,14 +246,27 @@ void wake_card(struct loop *l, uint32_t host, int64_t now)
     size_t count = loop_waiting(l, host, now);
     if (count)
         receive(l, h, count, seconds);
-    if (!settings->send(settings->worker, make_batch, h->card, seconds))
-        l->failed = true;
-    send(l, host, now, seconds);
-    double deadline = settings->deadline(settings->worker);
-    if (h->card->first || h->card->in_turn)
-        deadline = fmin(deadline, h->card->free_at);
-    int64_t timer = not_before(deadline);
-    loop_set_timer(l, host, timer > now ? timer : now + 1);
+    if (now >= h->card->python_at || (settings->needs_python && settings->needs_python(settings->worker, seconds)))
+        return TAKEN;
+    act(l, host, now);
+    return DONE;
+}
+
+/* Lets a host with a card continue after Python has acted at `now`, which it has to do again at `python_at`. */
+void loop_continue(struct loop *first, uint32_t host, int64_t now, int64_t python_at)
+{
+    struct loop *l = part_of_host(first, host);
+    l->hosts[host].card->python_at = python_at;
+    act(l, host, now);
+}
+
+/* Wakes a host at `at`, also in Python if Python ever acts there. */
+void loop_wake(struct loop *l, uint32_t host, int64_t at)
+{
+    struct card *card = l->hosts[host].card;
+    if (card && card->settings->needs_python)
+        card->python_at = at;
+    loop_set_timer(part_of_host(l, host), host, at);
 }
 
 static void drop_batches(struct loop *l, struct batch_of_rows *b)
@@ -266,17 +298,19 @@ void remove_card(struct loop *l, uint32_t host)
     l->hosts[host].card = NULL;
 }
 
-/* Gives a host a worker with a network card, instead of a station. `settings` is Python's memory. */
+/* Gives a host a worker with a network card, instead of a station. `settings` is Python's memory. If the host has a card
+ * already, it keeps what waits there. */
 void loop_set_card(struct loop *first, uint32_t host, struct card_settings *settings)
 {
     struct loop *l = part_of_host(first, host);
-    loop_set_station(l, host, NULL);
-    struct card *card = calloc(1, sizeof *card);
-    if (!card) {
+    replace_station(l, host, NULL);
+    struct card *card = l->hosts[host].card;
+    if (!card && !(card = calloc(1, sizeof *card))) {
         l->failed = true;
         return;
     }
     card->loop = l;
     card->settings = settings;
+    card->python_at = NEVER;
     l->hosts[host].card = card;
 }

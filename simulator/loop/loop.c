@@ -19,8 +19,8 @@ SHARE_STRUCT(link,
              FIELD(pauses) FIELD(paused) FIELD(storms) FIELD(watchdog_drops))
 SHARE_STRUCT(station,
              FIELD(turn) FIELD(worker) FIELD(give_up) FIELD(sizes) FIELD(headers) FIELD(type) FIELD(protocol) FIELD(ends))
-SHARE_STRUCT(card_settings, FIELD(receive) FIELD(send) FIELD(deadline) FIELD(worker) FIELD(byte_seconds) FIELD(ahead)
-             FIELD(overhead) FIELD(address))
+SHARE_STRUCT(card_settings, FIELD(receive) FIELD(send) FIELD(deadline) FIELD(needs_python) FIELD(worker) FIELD(others)
+             FIELD(byte_seconds) FIELD(ahead) FIELD(overhead) FIELD(address))
 SHARE_STRUCT(note,
              FIELD(joined) FIELD(begin) FIELD(sent) FIELD(end) FIELD(link) FIELD(length) FIELD(fate) FIELD(copy) FIELD(head))
 SHARE_STRUCT(event, FIELD(time) FIELD(link) FIELD(row))
@@ -468,16 +468,22 @@ void loop_set_stalls(struct loop *l, uint32_t host, const int64_t (*stalls)[2], 
     h->stall_count = count;
 }
 
-/* Gives a host another station, which has received nothing so far. `station` is Python's memory, or NULL. */
-void loop_set_station(struct loop *first, uint32_t host, struct station *station)
+/* Gives a host another station, or NULL, which has received nothing so far. */
+void replace_station(struct loop *l, uint32_t host, struct station *station)
 {
-    struct loop *l = part_of_host(first, host);
     struct events *inbox = &l->hosts[host].inbox;
     for (; inbox->first < inbox->end; inbox->first++)
         free_row(l, inbox->at[inbox->first].row);
-    remove_card(l, host);
     l->hosts[host].present = true;
     l->hosts[host].station = station;
+}
+
+/* Gives a host a station without a card. `station` is Python's memory; NULL leaves everything to Python. */
+void loop_set_station(struct loop *first, uint32_t host, struct station *station)
+{
+    struct loop *l = part_of_host(first, host);
+    remove_card(l, host);
+    replace_station(l, host, station);
 }
 
 /* Returns the next host of a part that wakes before `end` and needs Python, or -1. */
@@ -490,12 +496,11 @@ int64_t next_host(struct loop *l, int64_t end)
                 l->wakes[host] = NEVER;
                 break;
             }
-            if (l->hosts[host].card) {
-                wake_card(l, host, l->wakes[host]);
-                l->turns++;
-                continue;
-            }
-            enum outcome outcome = l->hosts[host].station ? wake_station(l, host, l->wakes[host]) : UNTOUCHED;
+            enum outcome outcome = UNTOUCHED;
+            if (l->hosts[host].card)
+                outcome = wake_card(l, host, l->wakes[host]);
+            else if (l->hosts[host].station)
+                outcome = wake_station(l, host, l->wakes[host]);
             l->taken = outcome == TAKEN;
             if (outcome != DONE)
                 return host;

@@ -125,12 +125,14 @@ struct station {
     uint8_t type[2], protocol, ends[12];
 };
 
-/* A worker with connections; Python has the same struct. Times are in seconds. */
+/* A worker with connections; Python has the same struct. Times are in seconds. Without `needs_python`, Python never acts. */
 struct card_settings {
     receive_function *receive;
     send_function *send;
     deadline_function *deadline;
+    needs_python_function *needs_python; /* or NULL */
     void *worker;
+    int64_t *others; /* counts frames that are not the worker's */
     double byte_seconds, ahead; /* how long a byte takes on the link; how much the link is given */
     int64_t overhead;           /* bytes of a frame on the link beyond its own */
     uint8_t address[4];
@@ -151,6 +153,7 @@ struct card {
     struct connection *in_turn, *newest; /* those with data, in the order of their turns */
     int64_t sent_in_turn;
     double free_at; /* when the link has sent what it was given */
+    int64_t python_at; /* when Python has to act next */
 };
 
 struct host {
@@ -302,8 +305,8 @@ void note(struct loop *l, const struct note *note, uint32_t row);
 void note_arrivals(struct loop *l, int64_t end, int64_t copy_end);
 int64_t queues_act_at(const struct loop *l);
 int64_t not_before(double seconds);
-void loop_set_station(struct loop *first, uint32_t host, struct station *station);
-void wake_card(struct loop *l, uint32_t host, int64_t now);
+void replace_station(struct loop *l, uint32_t host, struct station *station);
+enum outcome wake_card(struct loop *l, uint32_t host, int64_t now);
 void remove_card(struct loop *l, uint32_t host);
 enum outcome wake_station(struct loop *l, uint32_t host, int64_t now);
 void loop_set_timer(struct loop *l, uint32_t host, int64_t at);

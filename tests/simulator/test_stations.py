@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.simulator.hosts.card import BURST, Card
-from fanin.simulator.hosts.stations import PeerPort
+from fanin.simulator.hosts.stations import PeerPort, addresses
 from fanin.topologies.shapes import leaf_spine
 from fanin.workers.host_based.participant import Group, HostBasedWorker
 from fanin.workers.host_based.transport import ACK, DATA, Ends
@@ -24,7 +24,7 @@ def test_streams_take_turns_on_the_link_and_acknowledgements_go_first() -> None:
     worker = HostBasedWorker(Group(0, 3, "parameter-server", window=64))
     (link,) = topology.links_of(hosts[0].name)
     gateway = topology.switch(hosts[0].leaf).mac
-    port = PeerPort(worker, hosts[0], gateway, [host.ip for host in hosts], Card(link, ahead=1e-3))
+    port = PeerPort(worker, hosts[0], gateway, addresses(hosts), Card(link, ahead=1e-3))
     worker.start(np.ones(3 * 19 * 256 + 3, np.float32), 0.0)
     early = np.concatenate([Ends(2, 0, 0).header(DATA, number=1), np.zeros(1024, np.uint8)])
     worker.receive(early.reshape(1, -1), 0.0)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.experiments.scenario.tables.congestion import Congestion, Control
 from fanin.simulator import HostModel
 from fanin.simulator.job_spec import ClusterSpec
 from fanin.topologies.shapes import leaf_spine
+from fanin.workers.host_based.algorithms.registry import ALGORITHMS
 from fanin.workers.recovery import Recovery
 
 PAUSE = {"xoff_bytes": 5000, "xon_bytes": 3000}
@@ -54,3 +58,17 @@ def random_case(seed: int) -> tuple[ClusterSpec, list[list[NDArray[np.float32]]]
         [numbers.standard_normal(length, dtype=np.float32) for _ in topology.hosts] for length in lengths
     ]
     return spec, inputs, [(1e-5, 3e-4)] if draw.random() < 0.3 else []
+
+
+def between_hosts(spec: ClusterSpec, seed: int) -> ClusterSpec:
+    """The same cluster with an algorithm between hosts, which is drawn."""
+    draw = random.Random(seed)
+    return replace(
+        spec,
+        algorithm=draw.choice(list(ALGORITHMS)),
+        transport=draw.choice(("selective-repeat", "go-back-n")),  # those in C
+        window_per=draw.choice(("connection", "host")),
+        flows=draw.choice([1, 1, 3]),
+        until_sum=draw.choice([False, True]),
+        congestion_control=Congestion(control=draw.choice(get_args(Control))).control_of,
+    )

@@ -5,13 +5,11 @@ A finding of a sanitizer ends the process.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fanin.assurance.soak.generate import draw_scenario
 from fanin.assurance.soak.run import run_scenario
 from fanin.simulator.fabric import Cluster, load_switch
 from tests.simulator.event_loop import anything, random_flows
-from tests.simulator.event_loop.random_clusters import random_case
+from tests.simulator.event_loop.random_clusters import between_hosts, random_case
 from tests.sizes import sized
 
 
@@ -26,7 +24,7 @@ def main() -> None:
         for stall in stalls:
             cluster.network.stall("h1", *stall)
         assert cluster.run(limit=10.0)
-        assert Cluster(replace(spec, algorithm="ring"), switch, inputs).run(limit=10.0)
+        assert Cluster(between_hosts(spec, seed), switch, inputs).run(limit=10.0)
     for seed in range(sized(10, 100)):
         random_flows.run(switch, seed)
     for seed in range(sized(3, 6)):

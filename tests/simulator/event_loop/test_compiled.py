@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import History, VirtualNetwork
 from fanin.simulator.fabric import Cluster
-from fanin.simulator.hosts.stations import SwitchPort
+from fanin.simulator.hosts.stations import PeerPort, SwitchPort
 from fanin.simulator.job_spec import ClusterSpec
 from fanin.topologies.shapes import leaf_spine
 from fanin.workers.recovery import Recovery
 from tests.simulator.event_loop import anything
-from tests.simulator.event_loop.random_clusters import random_case
+from tests.simulator.event_loop.random_clusters import between_hosts, random_case
 from tests.sizes import sized
 
 Vectors = Sequence[Sequence[NDArray[np.float32]]]
@@ -29,10 +29,14 @@ Stalls = Sequence[tuple[float, float]]
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_workers_in_c_have_the_same_history(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("between", [False, True], ids=["in the network", "between hosts"])
+def test_workers_in_c_have_the_same_history(
+    switch: Engine, monkeypatch: pytest.MonkeyPatch, *, between: bool
+) -> None:
     in_c = in_all = again = 0
-    for seed in range(sized(6, 12)):
+    for seed in range(sized(6, 100 if between else 12)):
         spec, inputs, stalls = random_case(seed)
+        spec = between_hosts(spec, seed) if between else spec
 
         def run(spec: ClusterSpec, inputs: Vectors, stalls: Stalls) -> tuple[Cluster, list[object]]:
             history = History()
@@ -63,10 +67,11 @@ def test_workers_in_c_have_the_same_history(switch: Engine, monkeypatch: pytest.
             context.setattr(VirtualNetwork, "_run_station", counted)
             cluster, ours = run(spec, inputs, stalls)
         with monkeypatch.context() as context:
-            context.setattr(SwitchPort, "compiled", None)
+            for port in (SwitchPort, PeerPort):
+                context.setattr(port, "compiled", None)
             _, theirs = run(spec, inputs, stalls)
         assert ours == theirs, spec
-        if not cluster.checksums:  # Python makes those
+        if between or not cluster.checksums:  # Python makes those of packets to switches
             in_all += cluster.network.wakes
             in_c += cluster.network.wakes - woken["python"]
         again += sum(station.worker.statistics.retransmissions for station in cluster.stations)

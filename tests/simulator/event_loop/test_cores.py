@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,10 +17,11 @@ from fanin.simulator.fabric import Cluster, Fabric
 from fanin.simulator.flows import Flows, FlowSpec
 from fanin.topologies.model import Topology
 from fanin.topologies.shapes import leaf_spine
+from fanin.workers.collective import CollectiveError, StallError
 from fanin.workers.recovery import Recovery
 from tests.simulator.event_loop import random_flows
 from tests.simulator.event_loop.mutants import Mutant, library_with
-from tests.simulator.event_loop.random_clusters import random_case
+from tests.simulator.event_loop.random_clusters import between_hosts, random_case
 from tests.sizes import sized
 from tests.topologies.networks import networks
 
@@ -49,10 +51,12 @@ def test_flows_with_faults_pauses_and_priorities(switch: Engine) -> None:
 
 
 @pytest.mark.long
-def test_all_reduces_with_faults_pauses_and_priorities(switch: Engine) -> None:
+@pytest.mark.parametrize("between", [False, True], ids=["in the network", "between hosts"])
+def test_all_reduces_with_faults_pauses_and_priorities(switch: Engine, *, between: bool) -> None:
     barriers = 0
     for seed in range(sized(4, 60)):
         spec, inputs, stalls = random_case(seed)
+        spec = between_hosts(spec, seed) if between else spec
         found = []
         for cores in (1, 2, 3):
             cluster = Cluster(spec, switch, inputs, make_network=on(cores))
@@ -108,6 +112,7 @@ def test_one_core_does_the_work_if_the_system_refuses_threads(
 
 
 def test_hosts_that_need_python_run_on_one_core(switch: Engine) -> None:
+    """Those with a job and flows."""
     spec, inputs, _ = random_case(0)
     topology = leaf_spine(2, 2, 2)
     vectors = [[x[0]] * len(topology.hosts) for x in inputs]
@@ -116,11 +121,31 @@ def test_hosts_that_need_python_run_on_one_core(switch: Engine) -> None:
         ring = Cluster(
             replace(spec, topology=topology, algorithm="ring"), switch, vectors, make_network=on(cores)
         )
+        flows = Flows(ring, [FlowSpec(source="h1", destination="h3", size=30_000)], recovery=Recovery())
         assert ring.run(limit=10.0)
-        found.append([*facts_of(ring), [station.ended for station in ring.stations]])
+        assert flows.run(limit=11.0)
+        found.append([*facts_of(ring), [station.ended for station in ring.stations], flows.completed])
     assert found[0] == found[1]
     assert not ring.network.barriers
     assert ring.network.one_core_because == "Python handles what arrives at h1"
+
+
+def test_an_error_of_a_worker_on_a_thread_is_raised(switch: Engine) -> None:
+    spec, _, _ = random_case(0)
+    topology = leaf_spine(2, 2, 2)
+    unequal = [[np.ones(10 + (rank == 3), np.float32) for rank in range(len(topology.hosts))]]
+    alone = replace(spec, topology=topology, algorithm="ring")
+    with pytest.raises(CollectiveError, match=r"ring rank . of 4: rank . has an array of another size"):
+        Cluster(alone, switch, unequal, make_network=on(2)).run(limit=10.0)
+    patience = replace(spec.recovery, give_up=0.01)
+    silent = Cluster(
+        replace(alone, recovery=patience), switch, [[np.ones(10, np.float32)] * 4], make_network=on(2)
+    )
+    silent.vacate("h4")
+    with pytest.raises(
+        StallError, match=r"ring rank .* of 4, all-reduce 1: awaiting .*; nothing new for 0.01 s"
+    ):
+        silent.run(limit=10.0)
 
 
 MUTANTS = {

@@ -10,7 +10,7 @@ from functools import partial
 from fanin.simulator import VirtualNetwork
 from fanin.simulator.fabric import Cluster, load_switch
 from tests.simulator.event_loop import random_flows
-from tests.simulator.event_loop.random_clusters import random_case
+from tests.simulator.event_loop.random_clusters import between_hosts, random_case
 
 
 def main() -> None:
@@ -20,9 +20,10 @@ def main() -> None:
     barriers = 0
     for seed in range(20):
         spec, inputs, _ = random_case(seed)
-        cluster = Cluster(spec, switch, inputs, make_network=partial(VirtualNetwork, cores=3))
-        assert cluster.run(limit=10.0)
-        barriers += cluster.network.barriers
+        for one in (spec, between_hosts(spec, seed)):
+            cluster = Cluster(one, switch, inputs, make_network=partial(VirtualNetwork, cores=3))
+            assert cluster.run(limit=10.0)
+            barriers += cluster.network.barriers
     assert barriers
     print("no finding")
 

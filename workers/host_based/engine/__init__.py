@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.workers.collective import CollectiveError
-from fanin.workers.host_based.engine.compiled import BATCH, Worker, in_c, library, settings_of
+from fanin.workers.host_based.engine.compiled import BATCH, Worker, address_of, in_c, library, settings_of
 from fanin.workers.host_based.exchange import Exchange
 from fanin.workers.host_based.participant import Group, HostBasedStatistics, HostBasedWorker, Outgoing
 from fanin.workers.host_based.pieces import Piece
@@ -46,6 +46,7 @@ class CompiledWorker(HostBasedWorker):
             flows=group.flows,
             session=group.session,
             per_host=group.window_per == "host",
+            give_up=self._recovery.give_up,
         )
         self._c = loaded
         self._state = loaded.peers_open(worker)
@@ -107,35 +108,44 @@ class CompiledWorker(HostBasedWorker):
             )
         )
 
-    def receive_frames(
-        self, frames: NDArray[np.uint8], lengths: NDArray[np.int64], address: bytes, now: float
-    ) -> int:
-        """Process Ethernet frames as far as they carry UDP over IPv4 to an address, with right checksums.
+    def behind_card(self, header: bytes, addresses: bytes, first_port: int) -> tuple[int, int, int, int, int]:
+        """Let a network card in C carry the packets from now on, instead of receive() and datagrams_to_send().
+
+        This must be called before the first packet.
 
         Args:
-            frames: The frames [m, bytes].
-            lengths: Their lengths [m].
-            address: The IPv4 address.
-            now: The time in seconds.
+            header: Headers of a frame to no peer in particular: C writes the address, the ports and the lengths.
+            addresses: IPv4 addresses of all peers by rank, 4 bytes each.
+            first_port: The first UDP port of each peer; see Group.port().
 
         Returns:
-            How many frames were something else.
+            Addresses of the functions that take packets, send, tell when to send next, and tell whether Python has to
+            act, and the address of the worker (native/worker.h).
         """
-        rows, others = np.ascontiguousarray(frames), _int64()
-        sizes = np.ascontiguousarray(lengths)
-        self._check(
-            self._c.peers_receive_frames(
-                self._state,
-                rows.ctypes.data,
-                rows.shape[1],
-                sizes.ctypes.data,
-                len(rows),
-                address,
-                now,
-                ctypes.byref(others),
-            )
+        worker, loaded = self._worker, self._c
+        self._addresses = np.frombuffer(addresses, np.uint8)  # memory that C uses
+        worker.header[:], worker.addresses, worker.first_port = (
+            header,
+            self._addresses.ctypes.data,
+            first_port,
         )
-        return others.value
+        functions = (
+            loaded.peers_receive_by_card,
+            loaded.peers_send_by_card,
+            loaded.peers_deadline,
+            loaded.peers_need_python,
+        )
+        receive, send, deadline, needs_python = map(address_of, functions)
+        return receive, send, deadline, needs_python, self._state
+
+    def check(self, now: float) -> None:
+        """Raise the error because of which C needs Python, if there is one.
+
+        Raises:
+            CollectiveError: A packet of another call has come, or nothing new for too long.
+        """
+        self._check(_OTHER_CALL if self._worker.differs else _FINE)
+        self._check_stall(now)
 
     def datagrams_to_send(self, now: float) -> list[Outgoing]:
         """See HostBasedWorker."""
@@ -154,10 +164,7 @@ class CompiledWorker(HostBasedWorker):
 
     def deadline(self) -> float | None:
         """See Participant."""
-        if self.finished:
-            return None
-        earliest: float = self._c.peers_deadline(self._state)
-        return min(self._last_heard() + self._recovery.give_up, earliest)
+        return None if self.finished else float(self._c.peers_deadline(self._state))
 
     def _awaited(self) -> tuple[list[int], list[int]]:
         """See HostBasedWorker."""

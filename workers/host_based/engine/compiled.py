@@ -21,6 +21,7 @@ from fanin.workers.host_based.congestion_control import (
 )
 from fanin.workers.host_based.participant import LEAST_SHARE
 from fanin.workers.recovery import MAX_BACKOFF, Recovery
+from fanin.workers.wire import HEADERS
 
 _pointer, _int64, _double = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 _TRANSPORTS = ("selective-repeat", "go-back-n")
@@ -57,11 +58,18 @@ class Worker(ctypes.Structure):
     _fields_ = (
         ("streams", Settings),
         *((name, _int64) for name in ("rank", "workers", "flows", "session", "per_host")),
+        ("give_up", _double),
+        ("header", ctypes.c_uint8 * HEADERS),
+        ("addresses", _pointer),
+        ("first_port", _int64),
         *((name, _pointer) for name in ("source", "array")),
         *((name, _int64) for name in ("call", "running")),
         *((name, _double) for name in ("heard", "summed_at")),
         *((name, _int64) for name in ("datagrams_sent", "datagrams_received", "bytes_sent")),
-        *((name, _int64) for name in ("bytes_received", "other_session", "other_rank", "other_call")),
+        *(
+            (name, _int64)
+            for name in ("bytes_received", "other_session", "differs", "other_rank", "other_call")
+        ),
     )
 
 
@@ -76,6 +84,7 @@ FLOW = np.dtype(
 _NUMBERS = {
     "MAX_PAYLOAD": python.MAX_PAYLOAD,
     "HEADER_BYTES": python.HEADER_BYTES,
+    "FRAME_HEADER": HEADERS,
     "CALL_BYTES": python.CALL_BYTES,
     "ENDS": python.ENDS,
     "MIN_FLIGHT": python.MIN_FLIGHT,
@@ -135,6 +144,13 @@ def settings_of(
     return settings
 
 
+def address_of(function: object) -> int:
+    """Return the address of a function of the library."""
+    address = ctypes.cast(function, _pointer).value  # type: ignore[arg-type]
+    assert address
+    return address
+
+
 @cache
 def library(folder: Path = FOLDER) -> ctypes.CDLL | None:
     """Compile the C files of a folder with $CC or cc, and return the library.
@@ -162,10 +178,6 @@ def library(folder: Path = FOLDER) -> ctypes.CDLL | None:
     loaded.peers_close.restype = None
     loaded.peers_start.argtypes = (_pointer, _pointer, _int64, _pointer, _double)
     loaded.peers_receive.argtypes = (_pointer, _pointer, _int64, _int64, _pointer, _double)
-    loaded.peers_receive_frames.argtypes = (
-        *(_pointer, _pointer, _int64, _pointer, _int64),
-        *(ctypes.c_char_p, _double, ctypes.POINTER(_int64)),
-    )
     loaded.peers_send.argtypes = (_pointer, _double, ctypes.POINTER(_pointer), ctypes.POINTER(_pointer))
     loaded.peers_send.restype = _int64
     loaded.peers_finished.argtypes = (_pointer,)

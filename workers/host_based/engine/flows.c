@@ -15,8 +15,6 @@ struct flow_facts {
 
 SHARE_STRUCT(flow_facts, FIELD(source) FIELD(destination) FIELD(size) FIELD(missing) FIELD(start) FIELD(ended))
 
-enum { FRAME_HEADER = 42 };
-
 /* One end of a flow: its source sends data, and its destination acknowledgements. */
 struct end {
     struct stream stream;

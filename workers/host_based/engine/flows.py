@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.workers.host_based.engine.compiled import Settings, library
+from fanin.workers.host_based.engine.compiled import Settings, address_of, library
 from fanin.workers.host_based.transport import StreamCounts
 
 
@@ -46,9 +46,9 @@ class CompiledFlows:
         if not self._flows:
             raise MemoryError("no memory for flows")
         self.functions = (
-            _address(loaded.flows_receive),
-            _address(loaded.flows_send),
-            _address(loaded.flows_deadline),
+            address_of(loaded.flows_receive),
+            address_of(loaded.flows_send),
+            address_of(loaded.flows_deadline),
         )
         weakref.finalize(self, _close, loaded, self._flows, self._in_use, self._settings)
 
@@ -80,9 +80,3 @@ class CompiledFlows:
 def _close(loaded: ctypes.CDLL, flows: int, *_in_use: object) -> None:
     """Free the memory of C, which refers to `_in_use` until then."""
     loaded.flows_close(flows)
-
-
-def _address(function: object) -> int:
-    address = ctypes.cast(function, ctypes.c_void_p).value  # type: ignore[arg-type]
-    assert address
-    return address

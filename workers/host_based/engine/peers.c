@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-SHARE_STRUCT(worker, FIELD(streams) FIELD(rank) FIELD(workers) FIELD(flows) FIELD(session) FIELD(per_host) FIELD(source)
-             FIELD(array) FIELD(call) FIELD(running) FIELD(heard) FIELD(summed_at) FIELD(datagrams_sent)
-             FIELD(datagrams_received) FIELD(bytes_sent) FIELD(bytes_received) FIELD(other_session) FIELD(other_rank)
+SHARE_STRUCT(worker, FIELD(streams) FIELD(rank) FIELD(workers) FIELD(flows) FIELD(session) FIELD(per_host) FIELD(give_up)
+             FIELD(header) FIELD(addresses) FIELD(first_port) FIELD(source) FIELD(array) FIELD(call) FIELD(running) FIELD(heard) FIELD(summed_at) FIELD(datagrams_sent)
+             FIELD(datagrams_received) FIELD(bytes_sent) FIELD(bytes_received) FIELD(other_session) FIELD(differs) FIELD(other_rank)
              FIELD(other_call))
 SHARE_STRUCT(batch, FIELD(peer) FIELD(flow) FIELD(count) FIELD(size) FIELD(offset))
 SHARE_STRUCT(piece, FIELD(start) FIELD(stop) FIELD(after) FIELD(needed) FIELD(reduce))
@@ -21,6 +21,15 @@ static struct state *state_of(struct streams *streams)
 }
 
 static struct flow *flow_of(struct stream *stream) { return (struct flow *)((char *)stream - offsetof(struct flow, stream)); }
+
+/* Counts a batch, and passes it on; the batch_function of the streams. */
+static uint8_t *const *count_batch(void *context, struct connection *connection, bool acknowledges, int64_t count, int64_t size)
+{
+    const struct state *s = context;
+    s->worker->datagrams_sent += count;
+    s->worker->bytes_sent += count * size;
+    return s->batch(s->context, connection, acknowledges, count, size);
+}
 
 /* Adds a batch to the output; a batch_function. */
 static uint8_t *const *add_batch(void *context, struct connection *connection, bool acknowledges, int64_t count, int64_t size)
@@ -38,6 +47,8 @@ static uint8_t *const *add_batch(void *context, struct connection *connection, b
         s->places[i] = s->output + s->output_size;
     return s->places;
 }
+
+enum { TO = 30, UDP = 34 }; /* offsets in a frame: the destination's address, the ports */
 
 /* -- peers ----------------------------------------------------------------------------------------------------------- */
 
@@ -75,6 +86,20 @@ static struct peer *peer_of(struct state *s, int64_t rank)
     return s->table[at];
 }
 
+/* Writes the headers of the frames of a flow: to the peer's address, and with the ports of both. */
+static void write_frame_header(const struct worker *w, struct flow *flow)
+{
+    int64_t from = w->first_port + flow->peer->rank * w->flows + flow->number;
+    int64_t to = w->first_port + w->rank * w->flows + flow->number;
+    memcpy(flow->header, w->header, FRAME_HEADER);
+    memcpy(flow->header + TO, w->addresses[flow->peer->rank], sizeof *w->addresses);
+    for (int i = 0; i < 2; i++) {
+        flow->header[UDP + i] = (uint8_t)(from >> 8 * (1 - i));
+        flow->header[UDP + 2 + i] = (uint8_t)(to >> 8 * (1 - i));
+    }
+    flow->stream.connection.header = flow->header;
+}
+
 /* Opens the flows to a peer at the first contact. */
 static bool contact(struct state *s, struct peer *peer)
 {
@@ -89,6 +114,8 @@ static bool contact(struct state *s, struct peer *peer)
         struct flow *flow = peer->flows + number;
         flow->peer = peer;
         flow->number = number;
+        if (s->worker->addresses)
+            write_frame_header(s->worker, flow);
         stream_open(&s->streams, &flow->stream, (uint64_t)number, s->worker->rank, peer->rank, s->worker->session);
     }
     s->order[s->contacts++] = peer;
@@ -112,14 +139,14 @@ static bool process_payload(struct streams *streams, struct stream *stream, cons
     const struct flow *flow = flow_of(stream);
     struct worker *w = s->worker;
     struct peer *peer = flow->peer;
-    if (!w->running || s->differs || flow->number != peer->received % w->flows || !peer->receives_left ||
+    if (!w->running || w->differs || flow->number != peer->received % w->flows || !peer->receives_left ||
         !may(s, peer->receives))
         return false;
     struct piece *piece = peer->receives;
     int64_t first = piece->start + peer->offset, left = 4 * (piece->stop - first);
     int64_t call = (int64_t)read_number(with_call, CALL_BYTES);
     if (size != (left < w->streams.payload ? left : w->streams.payload) || call != w->call) {
-        s->differs = true;
+        w->differs = true;
         w->other_rank = peer->rank;
         w->other_call = call;
         return false;
@@ -207,7 +234,7 @@ static void advance(struct state *s)
 
 static int outcome(const struct state *s)
 {
-    return s->streams.failed ? NO_MEMORY : s->differs ? OTHER_CALL : FINE;
+    return s->streams.failed ? NO_MEMORY : s->worker->differs ? OTHER_CALL : FINE;
 }
 
 struct state *peers_open(struct worker *worker)
@@ -215,7 +242,7 @@ struct state *peers_open(struct worker *worker)
     struct state *s = calloc(1, sizeof *s);
     if (s) {
         s->worker = worker;
-        s->streams = (struct streams){&worker->streams, process_payload, true, add_batch, s, false};
+        s->streams = (struct streams){&worker->streams, process_payload, true, count_batch, s, false};
     }
     worker->summed_at = NAN;
     return s;
@@ -287,6 +314,14 @@ bool peers_finished(const struct state *s)
     return !s->worker->running || !(s->receiving || s->sending_count || s->busy_count);
 }
 
+/* Whether a call has ended, or has failed because nothing new has come or a packet of another call has; a needs_python_function. */
+bool peers_need_python(const void *worker, double now)
+{
+    const struct state *s = worker;
+    const struct worker *w = s->worker;
+    return w->running && (w->differs || peers_finished(s) || now >= w->heard + w->give_up);
+}
+
 /* Processes datagrams of one kind, of one peer's flow. */
 static void take(struct state *s, const struct datagrams *datagrams, double now)
 {
@@ -352,7 +387,7 @@ static int take_all(struct state *s, const struct datagrams *all, double now)
     }
     const uint8_t **at = malloc((size_t)count * sizeof *at), *before = NULL;
     uint8_t *marks = malloc((size_t)count);
-    for (int64_t done = 0; at && marks && done < count && !s->differs;) {
+    for (int64_t done = 0; at && marks && done < count && !w->differs;) {
         const uint8_t *least = NULL;
         int64_t found = 0;
         for (int64_t i = 0; i < count; i++)
@@ -373,73 +408,23 @@ static int take_all(struct state *s, const struct datagrams *all, double now)
     return outcome(s);
 }
 
-/* Makes room for `count` datagrams that arrive together. */
-static bool expect_datagrams(struct state *s, int64_t count)
+/* Processes datagrams that a card has received; a receive_function. */
+bool peers_receive_by_card(void *worker, const struct datagrams *datagrams, double now)
 {
-    return make_room(&s->streams, &s->received, &s->received_room, (size_t)count, sizeof *s->received) &&
-           make_room(&s->streams, &s->marks, &s->mark_room, (size_t)count, 1);
+    return take_all(worker, datagrams, now) != NO_MEMORY;
 }
 
 /* Processes datagrams, [count, size] bytes; `marked` has a byte for each, or is NULL. */
 int peers_receive(struct state *s, const uint8_t *datagrams, int64_t count, int64_t size, const uint8_t *marked, double now)
 {
-    if (!expect_datagrams(s, count))
+    if (!make_room(&s->streams, &s->received, &s->received_room, (size_t)count, sizeof *s->received) ||
+        !make_room(&s->streams, &s->marks, &s->mark_room, (size_t)count, 1))
         return NO_MEMORY;
     for (int64_t i = 0; i < count; i++) {
         s->received[i] = datagrams + i * size;
         s->marks[i] = marked && marked[i];
     }
     return take_all(s, &(struct datagrams){s->received, s->marks, count, size}, now);
-}
-
-/* Offsets in a frame of UDP over IPv4. */
-enum { TYPE = 12, IP = 14, TOS = 15, PROTOCOL = 23, TO = 30, UDP = 34, UDP_LENGTH = 38, UDP_CHECKSUM = 40, HEADERS = 42 };
-enum { CONGESTED = 3 }; /* of TOS, RFC 3168 */
-
-static uint64_t sum_of(const uint8_t *from, int64_t bytes)
-{
-    uint64_t sum = 0;
-    for (int64_t i = 0; i + 1 < bytes; i += 2)
-        sum += (uint64_t)(from[i] << 8 | from[i + 1]);
-    return bytes % 2 ? sum + (uint64_t)(from[bytes - 1] << 8) : sum;
-}
-
-/* Whether a frame carries UDP over IPv4 to this address, with right checksums: stations.py's FrameFilter. */
-static bool is_ours(const uint8_t *frame, int64_t length, const uint8_t address[4])
-{
-    if (length < HEADERS || frame[TYPE] != 8 || frame[TYPE + 1] || frame[PROTOCOL] != 17 ||
-        memcmp(frame + TO, address, 4) || sum_of(frame + IP, UDP - IP) % 0xffff)
-        return false;
-    return !(frame[UDP_CHECKSUM] || frame[UDP_CHECKSUM + 1]) ||
-           (sum_of(frame + TO - 4, length - TO + 4) + sum_of(frame + UDP_LENGTH, 2) + 17) % 0xffff == 0;
-}
-
-/* Processes frames, which have these lengths and begin `stride` bytes apart, as far as they are datagrams to this address.
- * `others` receives the number of those that are not. Datagrams of one length that follow one another are one batch. */
-int peers_receive_frames(struct state *s, const uint8_t *frames, int64_t stride, const int64_t *lengths, int64_t count,
-                         const uint8_t *address, double now, int64_t *others)
-{
-    *others = 0;
-    for (int64_t i = 0, end; i < count; i = end) {
-        int64_t length = lengths[i], found = 0;
-        for (end = i + 1; end < count && lengths[end] == length;)
-            end++;
-        if (!expect_datagrams(s, end - i))
-            return NO_MEMORY;
-        for (int64_t at = i; at < end; at++) {
-            const uint8_t *frame = frames + at * stride;
-            if (!is_ours(frame, length, address))
-                continue;
-            s->received[found] = frame + HEADERS;
-            s->marks[found++] = (frame[TOS] & CONGESTED) == CONGESTED;
-        }
-        *others += end - i - found;
-        int result =
-            found ? take_all(s, &(struct datagrams){s->received, s->marks, found, length - HEADERS}, now) : FINE;
-        if (result != FINE)
-            return result;
-    }
-    return FINE;
 }
 
 static int in_order(const void *a, const void *b)
@@ -458,11 +443,10 @@ static int64_t outstanding(const struct state *s)
     return sum;
 }
 
-/* Makes the output: acknowledgements, then data. Returns the number of batches; -1 if there is no memory. */
-int64_t peers_send(struct state *s, double now, const struct batch **batches, const uint8_t **output)
+/* Sends acknowledgements, then data. */
+static void send_all(struct state *s, double now)
 {
-    struct worker *w = s->worker;
-    s->batch_count = s->output_size = 0;
+    const struct worker *w = s->worker;
     if (s->answering_count > 1)
         qsort(s->answering, s->answering_count, sizeof *s->answering, in_order);
     for (size_t i = 0; i < s->answering_count; i++) {
@@ -488,18 +472,35 @@ int64_t peers_send(struct state *s, double now, const struct batch **batches, co
         memmove(s->busy, s->busy + 1, (s->busy_count - 1) * sizeof *s->busy);
         s->busy[s->busy_count - 1] = first;
     }
-    for (size_t i = 0; i < s->batch_count; i++)
-        w->datagrams_sent += s->batches[i].count;
-    w->bytes_sent += (int64_t)s->output_size;
+}
+
+/* Makes the output. Returns the number of batches; -1 if there is no memory. */
+int64_t peers_send(struct state *s, double now, const struct batch **batches, const uint8_t **output)
+{
+    s->batch_count = s->output_size = 0;
+    s->batch = add_batch;
+    s->context = s;
+    send_all(s, now);
     *batches = s->batches;
     *output = s->output;
     return s->streams.failed ? -1 : (int64_t)s->batch_count;
 }
 
-/* Returns when a flow must act next; infinity if none has to. */
-double peers_deadline(const struct state *s)
+/* Sends by a card; a send_function. */
+bool peers_send_by_card(void *worker, batch_function *batch, void *context, double now)
 {
-    double earliest = INFINITY;
+    struct state *s = worker;
+    s->batch = batch;
+    s->context = context;
+    send_all(s, now);
+    return !s->streams.failed;
+}
+
+/* Returns when the worker must act next, or gives up; infinity if it need not. A deadline_function. */
+double peers_deadline(const void *worker)
+{
+    const struct state *s = worker;
+    double earliest = peers_finished(s) ? INFINITY : s->worker->heard + s->worker->give_up;
     for (size_t i = 0; i < s->busy_count; i++)
         earliest = fmin(earliest, sender_deadline(&s->streams, &s->busy[i]->stream.out));
     return earliest;

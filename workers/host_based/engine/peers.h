@@ -12,6 +12,12 @@ enum { FINE, NO_MEMORY, OTHER_CALL }; /* what a call returns */
 struct worker {
     struct settings streams;
     int64_t rank, workers, flows, session, per_host;
+    double give_up; /* how long nothing new may come */
+    /* For a card: the headers of its frames, but for what depends on the peer; the IPv4 addresses of all peers; and the first of the
+     * UDP ports, which are those of participant.py's Group.port(). */
+    uint8_t header[FRAME_HEADER];
+    const uint8_t (*addresses)[4];
+    int64_t first_port;
     /* Its call: the arrays, and the number that its packets carry. */
     uint8_t *source;
     float *array;
@@ -20,8 +26,8 @@ struct worker {
     double summed_at; /* NaN until the sum is there */
     /* Totals. */
     int64_t datagrams_sent, datagrams_received, bytes_sent, bytes_received, other_session;
-    /* Of the call that differs, after OTHER_CALL. */
-    int64_t other_rank, other_call;
+    /* Whether a packet of another call has come, from whom, and of which. */
+    int64_t differs, other_rank, other_call;
 };
 
 /* A piece of a schedule (pieces.py). `reduce` is 0 or 1. */
@@ -36,6 +42,7 @@ struct batch {
 
 struct flow {
     struct stream stream;
+    uint8_t header[FRAME_HEADER];
     struct peer *peer;
     int64_t number;
     bool busy, answering;
@@ -60,12 +67,13 @@ struct state {
     size_t peers, table_room, contacts, sending_count, busy_count, answering_count;
     size_t order_room, sending_room, busy_room, answering_room;
     int64_t receiving; /* pieces left to receive */
+    batch_function *batch; /* where the streams' batches go, and its first argument */
+    void *context;
     struct batch *batches;
     uint8_t *output, **places; /* `places`: of the datagrams of the last batch */
-    const uint8_t **received;  /* datagrams of one length, and whether each came with a congestion mark */
+    const uint8_t **received;  /* datagrams that Python gives, and whether each came with a congestion mark */
     uint8_t *marks;
     size_t batch_count, batch_room, output_size, output_room, place_room, received_room, mark_room;
-    bool differs; /* a packet of another call came */
 };
 
 #endif

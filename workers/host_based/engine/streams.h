@@ -11,6 +11,7 @@
 #include "worker.h"
 
 enum { MAX_PAYLOAD = 8948, HEADER_BYTES = 22, CALL_BYTES = 4, ENDS = 10, MIN_FLIGHT = 4, MAX_BACKOFF = 64 };
+enum { FRAME_HEADER = 42 }; /* Ethernet, IPv4, UDP */
 enum { DATA, ACK, NAK };
 enum { SELECTIVE_REPEAT, GO_BACK_N };
 enum { NO_CONTROL, DCTCP, DCQCN };
