@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 
 /* Nanoseconds of sched_yield before the loop sleeps, because waking up takes long. With emulated links the thread
@@ -442,21 +443,17 @@ static bool serve(struct forwarder *f, struct port *port)
 /* Forwards until forwarder_stop. Without traffic it yields the processor for a moment, then sleeps. */
 void forwarder_run(struct forwarder *f)
 {
-    struct pollfd *polled = calloc(f->count + 1, sizeof *polled);
-    if (!polled)
-        return;
-    for (uint32_t i = 0; i < f->count; i++)
-        polled[i] = (struct pollfd){.fd = f->ports[i].socket, .events = POLLIN};
-    polled[f->count] = (struct pollfd){.fd = f->wake, .events = POLLIN};
-
     prctl(PR_SET_TIMERSLACK, 1); /* nanosecond; otherwise sleeps may take 50 us longer */
 
     uint64_t idle_since = 0;
     while (!atomic_load(&f->stop)) {
         bool busy = false;
-        int64_t free_for = -1;
-        for (uint32_t i = 0; i < f->count; i++) {
-            busy |= serve(f, f->ports + i);
+        struct epoll_event ready[BATCH];
+        int count = epoll_wait(f->epoll, ready, BATCH, 0);
+        int64_t free_for = release(f);
+        for (int i = 0; i < count; i++) {
+            struct port *port = ready[i].data.ptr;
+            busy |= port && serve(f, port);
             free_for = release(f);
         }
         if (busy || free_for == 0) {
@@ -471,11 +468,11 @@ void forwarder_run(struct forwarder *f)
         if (free_for < 0 && !f->hurries && now - idle_since < (f->link_count ? IDLE_WITH_LINKS : IDLE)) {
             sched_yield();
         } else if (free_for < 0 || sleep > 0) {
-            int ready = ppoll(polled, f->count + 1, free_for < 0 ? NULL : &until, NULL);
-            uint64_t since = ready ? idle_since : now;
-            pace_slept(&f->pace, ready ? -1 : free_for, (int64_t)(nanoseconds(CLOCK_MONOTONIC) - since));
+            /* epoll_wait itself counts in milliseconds. */
+            int woken = ppoll(&(struct pollfd){.fd = f->epoll, .events = POLLIN}, 1, free_for < 0 ? NULL : &until, NULL);
+            uint64_t since = woken ? idle_since : now;
+            pace_slept(&f->pace, woken ? -1 : free_for, (int64_t)(nanoseconds(CLOCK_MONOTONIC) - since));
             idle_since = 0;
         } /* otherwise a packet is due in a moment, too soon to yield */
     }
-    free(polled);
 }

@@ -8,6 +8,7 @@
 #include <linux/if_ether.h>
 #include <net/if.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -60,6 +61,12 @@ int port_open(const char *interface)
     return fd;
 }
 
+/* Reports what there is to read to the forwarding thread; `port` is NULL if it only ends a sleep. */
+static bool watch(struct forwarder *f, int fd, struct port *port)
+{
+    return epoll_ctl(f->epoll, EPOLL_CTL_ADD, fd, &(struct epoll_event){.events = EPOLLIN, .data.ptr = port}) == 0;
+}
+
 /* Opens a forwarder over open sockets. The one numbered `cpu_port`, if any, leads to the control plane. NULL: no
  * memory. */
 struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const uint32_t *numbers, const int *sockets,
@@ -72,11 +79,12 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
     f->count = count;
     f->join = f->join_udp = join;
     f->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    f->epoll = epoll_create1(EPOLL_CLOEXEC);
     f->ports = calloc(count ? count : 1, sizeof *f->ports);
     size_t in_front = (HEAD_ROOM + base->headroom + 63) / 64 * 64;
     f->frames = calloc(BATCH, in_front + FRAME_ROOM);
     f->links = calloc(2 * (size_t)count + 1, sizeof *f->links);
-    bool complete = f->wake >= 0 && f->ports && f->frames && f->links;
+    bool complete = f->ports && f->frames && f->links && watch(f, f->wake, NULL);
     for (uint32_t i = 0; complete && i < count; i++) {
         struct port *port = f->ports + i;
         port->forwarder = f;
@@ -85,7 +93,7 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
         port->captured_in = port->captured_out = -1;
         port->is_cpu = numbers[i] == cpu_port;
         port->room = calloc(1, SEND_ROOM);
-        complete = port->room;
+        complete = port->room && watch(f, port->socket, port);
         if (numbers[i] < 512)
             f->by_number[numbers[i]] = port;
         if (port->is_cpu)
@@ -107,6 +115,8 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
         free(f->ports[i].room);
     if (f->wake >= 0)
         close(f->wake);
+    if (f->epoll >= 0)
+        close(f->epoll);
     free(f->ports);
     free(f->frames);
     free(f->links);
@@ -122,6 +132,7 @@ void forwarder_close(struct forwarder *f)
     for (uint32_t i = 0; i < f->link_count; i++)
         link_close(f->links[i]);
     close(f->wake);
+    close(f->epoll);
     free(f->ports);
     free(f->frames);
     free(f->links);

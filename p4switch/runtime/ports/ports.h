@@ -57,7 +57,8 @@ struct forwarder {
     struct port *ports;
     uint32_t count;
     struct port *cpu;
-    int wake; /* an eventfd that ends a sleep */
+    int wake;  /* an eventfd that ends a sleep */
+    int epoll; /* knows which sockets have frames: asking it takes less time than trying to receive from one */
     bool join; /* send superframes */
     bool join_udp; /* also UDP ones, until the kernel rejects one */
     atomic_bool stop;
