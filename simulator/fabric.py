@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -22,6 +20,7 @@ from fanin.controller.requirements import PROGRAM
 from fanin.controller.telemetry import Event, Reason
 from fanin.controller.tree import FIRST_UDP_PORT, Tree
 from fanin.controller.tree import Job as TreeJob
+from fanin.native.collector import without_collector
 from fanin.native.text import counted
 from fanin.p4compiler import compile_once
 from fanin.p4switch.engine.engine import Engine
@@ -68,18 +67,6 @@ def load_switch(program: Path = PROGRAM) -> Engine:
     return Engine.load(compile_once(program).device_config())
 
 
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Make many objects that stay: Python's collector would look through all of them repeatedly."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
 class Fabric:
     """A network in virtual time whose switches run the program of `switch`, and the jobs that share it.
 
@@ -122,7 +109,7 @@ class Fabric:
         self.topology = topology
         self.circuits = None if reconfiguration is None else Circuits(reconfiguration)
         self.jobs: list[Job] = []
-        with _without_collector():
+        with without_collector():
             self.engines = {node.name: switch.new_instance(seed) for node in topology.switches}
         self.usable = topology
         # Without corruption they only cost time. A link that corrupts a packet between hosts writes its checksum first.
@@ -137,7 +124,7 @@ class Fabric:
         self._cards: dict[str, Card] = {}
         self._numbers = numbers or NumberSpace()
         self.planner = planner
-        with _without_collector():
+        with without_collector():
             self.install(planner.plan_forwarding(topology))
         self.network = make_network(
             topology,

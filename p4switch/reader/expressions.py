@@ -69,7 +69,9 @@ class Expressions:
             raise ProgramError(f"{where}: not an expression: {item!r}")
         kind: str = item["type"]
         value: Any = item.get("value")
-        match kind:
+        match kind:  # the frequent ones first
+            case "expression":
+                return self.operation(value, where) if "op" in value else self.expression(value, where)
             case "field":
                 reference = self.names.field(value)
                 if reference.name == "$valid$":
@@ -104,8 +106,6 @@ class Expressions:
                 return RegisterValue(
                     checked_name(value[0], f"{where}: a register"), self.expression(value[1], where)
                 )
-            case "expression":
-                return self.operation(value, where) if "op" in value else self.expression(value, where)
         raise ProgramError(f"{where}: operand type {kind} is not supported")
 
     def _lookahead(self, value: Any, where: str) -> Lookahead:

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from fanin.native.collector import without_collector
 from fanin.p4switch.bmv2json.expressions import Constant, Field, HeaderName
 from fanin.p4switch.bmv2json.program import (
     Calculation,
@@ -51,6 +52,11 @@ def read_program(config: bytes) -> Program:
     """
     if len(config) > MAX_CONFIG_BYTES:
         raise ProgramError(f"the JSON document has {len(config)} bytes, and may have {MAX_CONFIG_BYTES}")
+    with without_collector():
+        return _program_in(config)
+
+
+def _program_in(config: bytes) -> Program:
     try:
         document = json.loads(config)
     except ValueError as error:

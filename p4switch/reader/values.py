@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from traceback import walk_tb
 from typing import Any
@@ -13,7 +14,7 @@ MAX_WIDTH = 1 << 13  # bits; p4c's own limit is 2,048, and Python also writes nu
 _MAX_DIGITS = 1 << 14  # hexadecimal digits, enough for a whole transition key
 _MAX_NAME = 1024  # characters
 _DEEPEST = 12  # nested items in the name of one
-_NEVER_IN_NAMES = ("*/", "/*", "//", "??", "\\", '"')
+_NEVER_IN_NAMES = re.compile(r"""\*/|/\*|//|\?\?|\\|\"""")
 
 
 def integer(number: Any) -> int:
@@ -39,16 +40,23 @@ def checked_name(value: Any, what: str) -> str:
         raise ProgramError(f"{what} is {_shown(value)}, not a name")
     if len(value) > _MAX_NAME:
         raise ProgramError(f"{what} is {_shown(value)}: a name has at most {_MAX_NAME} characters")
-    found = "" if value.isprintable() else next(c for c in value if not c.isprintable())
-    found = found or next((text for text in _NEVER_IN_NAMES if text in value), "")
-    if found:
+    if not _is_name(value):
+        never = _NEVER_IN_NAMES.search(value)
+        found = never[0] if value.isprintable() and never else next(c for c in value if not c.isprintable())
         raise ProgramError(f"{what} is {_shown(value)}: {_shown(found)} cannot be in a name")
     return value
 
 
 def text(item: Json, key: str) -> str:
     """Return a name."""
-    return checked_name(item[key], f"{key} of {_shown(item.get('name', 'an item'))}")
+    name = item[key]
+    if isinstance(name, str) and _is_name(name):  # what a program has by the thousand needs no description
+        return name
+    return checked_name(name, f"{key} of {_shown(item.get('name', 'an item'))}")
+
+
+def _is_name(value: str) -> bool:
+    return len(value) <= _MAX_NAME and value.isprintable() and not _NEVER_IN_NAMES.search(value)
 
 
 def message(value: Any, where: str) -> str:
@@ -105,7 +113,7 @@ def source(item: Json) -> Source | None:
     info = item.get("source_info")
     if not info:
         return None
-    file, fragment = (_one_line(info.get(key, "")) for key in ("filename", "source_fragment"))
+    file, fragment = _one_line(info.get("filename", "")), _one_line(info.get("source_fragment", ""))
     return Source(file, count(info, "line", 0), fragment)
 
 
