@@ -11,6 +11,7 @@
 #include "values.p4"
 
 #define FANIN_WITHOUT_VALUES // packets may leave without values
+#define OF_SCATTER hdr.exponents.unused[6:6] // tells gives, takes and their answers from those of a gather
 #define SET_LENGTH(udp_length) \
     hdr.udp.length = udp_length; \
     hdr.ipv4.total_length = udp_length + IPV4_LENGTH;
@@ -52,7 +53,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     @name("call") register<bit<32>>(CELLS) call_register;
     @name("congested") register<bit<1>>(CELLS) congested_register;
     @name("givers") register<bit<32>>(CELLS) givers_register; // children that do not need the sum
-    @name("takers") register<bit<32>>(CELLS) takers_register; // children that have no values to add
+    @name("complete") register<bit<1>>(CELLS) complete_register; // all children have contributed
     ValueBlock() block_0;
     ValueBlock() block_1;
     ValueBlock() block_2;
@@ -86,7 +87,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     bit<32> stored_call = 0;
     bit<1> stored_congested = 0;
     bit<32> givers = 0;
-    bit<32> takers = 0;
+    bit<1> complete = 0;
     bit<32> overflow = 0;
     bit<2> operation = OPERATION_LOAD;
 
@@ -144,7 +145,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         call_register.read(stored_call, cell);
         congested_register.read(stored_congested, cell);
         givers_register.read(givers, cell);
-        takers_register.read(takers, cell);
+        complete_register.read(complete, cell);
     }
     action write_cell() {
         lease_register.write(cell, hdr.switchml.lease);
@@ -158,7 +159,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         call_register.write(cell, hdr.call.call);
         congested_register.write(cell, (bit<1>)(hdr.ipv4.dscp_ecn[1:0] == ECN_CONGESTED));
         givers_register.write(cell, givers);
-        takers_register.write(cell, takers);
+        complete_register.write(cell, complete);
     }
 
     // What one contribution has met on its way, all workers learn: the mark stays in the packet (RFC 3168).
@@ -264,20 +265,26 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             }
 #endif
             if (from_parent == 1) {
-                // The parent's result replaces this switch's part.
+                // The parent's result replaces this switch's part. A chunk's owner below needs both.
                 if (stored_lease != hdr.switchml.lease || stored_chunk != hdr.switchml.chunk || done == 1) {
                     meta.reason = REASON_STALE_RESULT;
                 } else if (stored_call != hdr.call.call) {
                     meta.reason = REASON_MISMATCH;
                 } else if (stored_size != hdr.switchml.size) {
                     meta.reason = REASON_BAD_SIZE;
+                } else if (complete == 0 && (hdr.switchml.msg_type == MSG_ACKNOWLEDGEMENT || OF_SCATTER == 1)) {
+                    // This result lacks what the switch's children gave, and the registers with that are lost.
+                    meta.reason = REASON_STALE_RESULT;
                 } else {
-                    operation = OPERATION_STORE;
+                    if (hdr.switchml.msg_type == MSG_ACKNOWLEDGEMENT) {
+                        make_room = OF_SCATTER == 0; // for what the owner gave; in a scatter, all children gave
+                    } else if (OF_SCATTER == 1) {
+                        operation = OPERATION_ADD;
+                    } else {
+                        operation = OPERATION_STORE;
+                    }
                     done = 1;
                     compute = true;
-                    if (hdr.switchml.msg_type == MSG_ACKNOWLEDGEMENT) {
-                        givers = 0xFFFFFFFF; // the result is not here: nobody is to get what the cell holds
-                    }
                     multicast_result();
                     events.count(EVENT_RESULT_DOWN);
                 }
@@ -289,11 +296,10 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 operation = OPERATION_STORE;
                 seen = sender_bit;
                 givers = 0;
-                takers = 0;
+                complete = 0;
                 if (hdr.switchml.msg_type == MSG_GIVE) {
                     givers = sender_bit;
                 } else if (hdr.switchml.msg_type == MSG_TAKE) {
-                    takers = sender_bit;
                     if (hdr.switchml.size[1:1] == 1) {
                         fill_with_zeros_256();
                     } else {
@@ -320,7 +326,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                     serve(MSG_ACKNOWLEDGEMENT);
                     events.count(EVENT_SERVED_AGAIN);
                 } else if ((givers & sender_bit) != 0) {
-                    meta.reason = REASON_MISMATCH; // it gave before, or the result is not here
+                    meta.reason = REASON_MISMATCH; // it gave before
                 } else {
                     make_room = true;
                     serve(MSG_RESULT);
@@ -331,7 +337,6 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 seen = seen | sender_bit;
                 compute = true;
                 if (hdr.switchml.msg_type == MSG_TAKE) {
-                    takers = takers | sender_bit;
                     make_room = seen == job_full;
                 } else {
                     operation = OPERATION_ADD;
@@ -340,8 +345,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                     }
                 }
                 events.count(EVENT_ADDED);
-            } else if (job_root == 0 && seen == job_full) {
-                // Rule 7 below the root: the partial sum, or the answer to it, was lost.
+            } else if (complete == 1) {
+                // Rule 7: the partial sum, or the answer to it, was lost. The root's sum is done once it is complete.
                 load_cell();
                 make_room = true;
                 sends_up = true;
@@ -394,6 +399,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                         absorb();
                     } else {
                         events.count(EVENT_COMPLETED);
+                        complete = 1;
                         if (job_root == 1) {
                             done = 1;
                             multicast_result();
@@ -405,14 +411,15 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 write_cell();
             }
             if (sends_up) {
-                // The parent treats this switch as the switch treats its children.
-                if (takers == job_full) {
-                    LEAVE_VALUES_OUT
-                    send_up(MSG_TAKE);
-                } else if (givers == job_full) {
+                // The parent treats this switch as the switch treats its children. Where the owner is below, it does what the
+                // owner does; where it is not, what all others do.
+                if (hdr.switchml.msg_type == MSG_UPDATE) {
+                    send_up(MSG_UPDATE);
+                } else if ((OF_SCATTER == 1 && givers == job_full) || (OF_SCATTER == 0 && givers != 0)) {
                     send_up(MSG_GIVE);
                 } else {
-                    send_up(MSG_UPDATE);
+                    LEAVE_VALUES_OUT
+                    send_up(MSG_TAKE);
                 }
             }
         }

@@ -76,9 +76,9 @@ header udp_t {
 
 const bit<4> MSG_UPDATE = 0; // from a worker, or from a switch to its parent
 const bit<4> MSG_RESULT = 1; // down the tree
-// In a chunk whose sum not everybody needs, or to which not everybody has something to add.
+// In a chunk that has an owner: in a gather only the owner gives, in a scatter only the owner takes.
 const bit<4> MSG_GIVE = 2;            // an update whose sender does not need the sum
-const bit<4> MSG_TAKE = 3;            // an update without values, which stands for zeros
+const bit<4> MSG_TAKE = 3;            // an update without values; its sender adds its own values, if any, to the result
 const bit<4> MSG_ACKNOWLEDGEMENT = 4; // a result without values, for those who gave
 
 // Integers in a packet. Two of 16 bits fit into a word of 32 bits.
@@ -101,7 +101,7 @@ header switchml_t {
 #ifndef FANIN_PACKET
 
 // The exponents of the block that the packet announces (docs/reference/protocol.md). The switch keeps the largest e0. The top bit of
-// e1 means that some worker cannot quantize the block.
+// e1 means that some worker cannot quantize the block. Programs may use the others: see OF_SCATTER in aggregation.p4.
 header exponents_t {
     int<8> e0;
     bit<1> not_quantizable;

@@ -66,7 +66,8 @@ class SwitchML(Packet):
         BitField("slot", 0, 15),
         SignedByteField("e0", 0),
         BitField("not_quantizable", 0, 1),
-        BitField("unused", 0, 7),
+        BitField("scatter", 0, 1),
+        BitField("unused", 0, 6),
         XIntField("call", 0),
         MultipleTypeField(
             [(_values(SignedShortField("value", 0)), (_of_16_bits, _of_16_bits))],

@@ -12,7 +12,7 @@ UDP_PORTS = range(0xBEE0, 0xBEF0)
 UPDATE = 0
 RESULT = 1
 GIVE = 2  # an update whose sender does not need the sum
-TAKE = 3  # an update without values, which stands for zeros
+TAKE = 3  # an update without values, whose sender adds its own to the result
 ACKNOWLEDGEMENT = 4  # a result without values, for those who gave
 
 HEADERS = 42  # bytes of Ethernet, IPv4 and UDP before a payload
@@ -26,8 +26,10 @@ OF_16_BITS = 0x04  # the bit of `size`
 TYPE_SHIFT = 4
 SATURATED = 0x08
 
-# e1: not_quantizable:1, unused:7. The bit is set if some worker cannot quantize the announced block: its sum is NaN.
+# e1: not_quantizable:1, scatter:1, unused:6. The first is set if some worker cannot quantize the announced block: its
+# sum is NaN. The second is set in the gives and takes of a scatter, and in their answers.
 NOT_QUANTIZABLE = 0x80
+OF_SCATTER = 0x40
 
 # call: packets with different values are never summed together. The first chunk has NO_CALL if it carries an agreement
 # (agreement.py).

@@ -38,7 +38,7 @@ _CELLS = 2  # of the slot: its two versions
 _VALUES = 64
 _TELLING = 4  # values that differ; the others are 0 in every packet
 _SIZE_64 = 1
-_NOT_QUANTIZABLE, _CALL = 0x80, 5
+_NOT_QUANTIZABLE, _OF_SCATTER, _CALL = wire.NOT_QUANTIZABLE, wire.OF_SCATTER, 5
 
 Cells = tuple[tuple[int, ...], ...]  # contents of one switch, by register
 
@@ -69,7 +69,8 @@ class Model:
         overlap: Whether workers of the second grant may begin while entries of the first may still be installed, which
             the controller does not allow.
         ahead: So many workers, from rank 0 on, make another call than the others.
-        types: The msg_type of each worker's updates: UPDATE, GIVE or TAKE. Empty: they are all UPDATE.
+        types: The msg_type of each worker's updates, GIVE or TAKE. Empty: they are all UPDATE.
+        scatter: Whether those that give and take do so in a scatter.
     """
 
     racks: tuple[int, ...] = (2,)
@@ -79,6 +80,7 @@ class Model:
     overlap: bool = False
     ahead: int = 0
     types: tuple[int, ...] = ()
+    scatter: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,7 @@ class World:
         of = self.model.grants[grant]
         number = of.first_chunk + chunk
         flag = _NOT_QUANTIZABLE if chunk % 2 and 0 in ranks else 0
+        flag |= _OF_SCATTER if self.model.scatter else 0
         added = [self.contribution(grant, rank, chunk) for rank in ranks if self._type(rank) != wire.TAKE]
         sums = [sum(of_all) for of_all in zip([0] * _VALUES, *added, strict=True)]
         combined = (

@@ -1,4 +1,4 @@
-"""Chunks whose sum not everybody needs, and to which not everybody has something to add, packet by packet."""
+"""Chunks that have an owner, who alone gives (in a gather) or takes (in a scatter), packet by packet."""
 
 from __future__ import annotations
 
@@ -68,13 +68,6 @@ class TestRoot:
             3: acknowledgement(count),
         }
 
-    def test_an_update_among_them_gets_the_sum(self, switch: SwitchUnderTest, count: int) -> None:
-        one, two, three = switch.join(3)
-        switch.send(one, Message(block(1, count=count)))
-        switch.send(two, give(block(2, count=count)))
-        total = result(block(3, count=count))
-        assert sent(switch.send(three, take(count))) == {1: total, 2: acknowledgement(count), 3: total}
-
     def test_nobodys_values_are_zeros_whatever_the_cell_held(
         self, switch: SwitchUnderTest, count: int
     ) -> None:
@@ -105,7 +98,11 @@ def leaf(switch: SwitchUnderTest, children: int = 2) -> list[Child]:
     return switch.join(children, root=False)
 
 
-class TestBelowTheRoot:
+def of_scatter(message: Message) -> Message:
+    return replace(message, exponents=(0, 0x40))
+
+
+class TestBelowTheRootInAGather:
     def test_children_that_all_take_are_a_child_that_takes(self, switch: SwitchUnderTest) -> None:
         one, two = leaf(switch)
         switch.send(one, take(64))
@@ -116,46 +113,92 @@ class TestBelowTheRoot:
         assert sent(switch.send_from_parent(result(values))) == down
         assert switch.send(two, take(64)) == [(2, result(values))]
 
-    def test_children_that_all_give_are_a_child_that_gives(self, switch: SwitchUnderTest) -> None:
-        one, two = leaf(switch)
-        switch.send(one, give(block(1)))
-        assert switch.send(two, give(block(2))) == [(PARENT_PORT, give(block(3)))]
-        assert switch.send(one, give(block(1))) == [(PARENT_PORT, give(block(3)))]  # retransmitted
-        down = {1: acknowledgement(64), 2: acknowledgement(64)}
-        assert sent(switch.send_from_parent(acknowledgement(64))) == down
-        assert switch.send(one, give(block(1))) == [(1, acknowledgement(64))]
+    @pytest.mark.parametrize("count", SIZES)
+    @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+    def test_the_owners_switch_gives_and_keeps_the_values_for_its_other_children(
+        self, switch: SwitchUnderTest, count: int, order: tuple[int, int]
+    ) -> None:
+        children, values = leaf(switch), block(5, 6, count=count)
+        updates = [give(values), take(count)]
+        silent, up = [switch.send(children[i], updates[i]) for i in order]
+        assert silent == []
+        assert up == [(PARENT_PORT, give(values))]
+        assert switch.send(children[1], take(count)) == [(PARENT_PORT, give(values))]  # retransmitted
+        down = {1: acknowledgement(count), 2: result(values)}
+        assert sent(switch.send_from_parent(acknowledgement(count))) == down
+        assert switch.send(children[1], take(count)) == [(2, result(values))]
+        assert switch.send(children[0], give(values)) == [(1, acknowledgement(count))]
 
-    def test_children_of_both_kinds_are_a_child_with_an_update(self, switch: SwitchUnderTest) -> None:
+    def test_values_lost_with_the_registers_are_given_once_more(self, switch: SwitchUnderTest) -> None:
         one, two = leaf(switch)
-        switch.send(one, take(64))
-        assert switch.send(two, give(block(2))) == [(PARENT_PORT, Message(block(2), size=SIZES[64]))]
-        assert switch.send(one, take(64)) == [
-            (PARENT_PORT, Message(block(2), size=SIZES[64]))
-        ]  # retransmitted
-        assert sent(switch.send_from_parent(result(block(9)))) == {
-            1: result(block(9)),
-            2: acknowledgement(64),
-        }
-
-    def test_registers_that_are_lost_meanwhile_lose_no_sum(self, switch: SwitchUnderTest) -> None:
-        one, two = leaf(switch)
-        switch.send(one, give(block(1)))
+        values = block(1)
+        switch.send(one, give(values))
         switch.send(two, take(64))
         switch.lose_registers()
-        switch.send(one, give(block(1)))
-        assert sent(switch.send_from_parent(result(block(9)))) == {
-            1: acknowledgement(64),
-            2: result(block(9)),
-        }
-        assert switch.send(two, take(64)) == [(2, result(block(9)))]
+        switch.send(two, take(64))
+        assert switch.send_from_parent(acknowledgement(64)) == []
+        assert switch.drops() == {"STALE_RESULT": 1}
+        assert switch.send(one, give(values)) == [(PARENT_PORT, give(values))]
+        down = {1: acknowledgement(64), 2: result(values)}
+        assert sent(switch.send_from_parent(acknowledgement(64))) == down
+
+
+class TestBelowTheRootInAScatter:
+    def test_children_that_all_give_are_a_child_that_gives(self, switch: SwitchUnderTest) -> None:
+        one, two = leaf(switch)
+        given = [of_scatter(give(block(n))) for n in (1, 2)]
+        total, answer = of_scatter(give(block(3))), of_scatter(acknowledgement(64))
+        switch.send(one, given[0])
+        assert switch.send(two, given[1]) == [(PARENT_PORT, total)]
+        assert switch.send(one, given[0]) == [(PARENT_PORT, total)]  # retransmitted
+        assert sent(switch.send_from_parent(answer)) == {1: answer, 2: answer}
+        assert switch.send(one, given[0]) == [(1, answer)]
+
+    @pytest.mark.parametrize("count", SIZES)
+    @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+    def test_the_owners_switch_takes_and_adds_what_its_other_children_gave(
+        self, switch: SwitchUnderTest, count: int, order: tuple[int, int]
+    ) -> None:
+        children = leaf(switch)
+        asked, answer = of_scatter(take(count)), of_scatter(acknowledgement(count))
+        updates = [asked, of_scatter(give(block(2, -7, count=count)))]
+        silent, up = [switch.send(children[i], updates[i]) for i in order]
+        assert silent == []
+        assert up == [(PARENT_PORT, asked)]
+        assert switch.send(children[1], updates[1]) == [(PARENT_PORT, asked)]  # retransmitted
+        total = of_scatter(result(block(11, 93, count=count)))
+        others = of_scatter(result(block(9, 100, count=count)))
+        assert sent(switch.send_from_parent(others)) == {1: total, 2: answer}
+        assert switch.send_from_parent(others) == []
+        assert switch.send(children[0], asked) == [(1, total)]
+        assert switch.send(children[1], updates[1]) == [(2, answer)]
+
+    def test_a_sum_that_meets_the_limits_only_there_is_saturated(self, switch: SwitchUnderTest) -> None:
+        one, two = leaf(switch)
+        switch.send(one, of_scatter(take(64)))
+        switch.send(two, of_scatter(give(block(2**31 - 1))))
+        total = replace(of_scatter(result(block(2**31 - 1))), saturated=1)
+        assert sent(switch.send_from_parent(of_scatter(result(block(1)))))[1] == total
+
+    def test_the_others_sum_waits_for_what_is_lost_with_the_registers(self, switch: SwitchUnderTest) -> None:
+        one, two = leaf(switch)
+        asked, given, others = (of_scatter(each) for each in (take(64), give(block(2)), result(block(9))))
+        switch.send(one, asked)
+        switch.send(two, given)
+        switch.lose_registers()
+        switch.send(one, asked)
+        assert switch.send_from_parent(others) == []
+        assert switch.drops() == {"STALE_RESULT": 1}
+        assert switch.send(two, given) == [(PARENT_PORT, asked)]
+        assert sent(switch.send_from_parent(others))[1] == of_scatter(result(block(11)))
 
     def test_nobody_gets_the_sum_from_a_switch_that_does_not_have_it(self, switch: SwitchUnderTest) -> None:
         one, two = leaf(switch)
-        switch.send(one, give(block(1)))
-        switch.send(two, give(block(2)))
-        switch.send_from_parent(acknowledgement(64))
+        switch.send(one, of_scatter(give(block(1))))
+        switch.send(two, of_scatter(give(block(2))))
+        switch.send_from_parent(of_scatter(acknowledgement(64)))
         for update in (Message(block(1)), take(64)):
-            assert switch.send(one, update) == []
+            assert switch.send(one, of_scatter(update)) == []
         assert switch.drops() == {"MISMATCH": 2}
 
 

@@ -56,6 +56,8 @@ class Blocks:
         self._e0[: tensor.blocks] = exponents
         self._e1[: tensor.blocks] = np.where(quantizable, 0, wire.NOT_QUANTIZABLE)
         self.unquantizable = int(np.count_nonzero(~quantizable))
+        if tensor.operation == SCATTER:
+            self._e1[min(tensor.bare, 1) :] |= wire.OF_SCATTER  # all but the agreement
 
     @property
     def quantizable(self) -> NDArray[np.bool_]:

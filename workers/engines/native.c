@@ -11,7 +11,7 @@
 
 #include "shared.h"
 
-enum { SMALLEST_EXPONENT = -128, LARGEST_EXPONENT = 127, NOT_QUANTIZABLE = 0x80, NO_CALL = 0, NONE = -1 };
+enum { SMALLEST_EXPONENT = -128, LARGEST_EXPONENT = 127, NOT_QUANTIZABLE = 0x80, OF_SCATTER = 0x40, NO_CALL = 0, NONE = -1 };
 enum { HEADROOM = 1, SLACK = 2 }; /* scaling.py */
 enum { SATURATED = 0x08, OF_16_BITS = 0x04, SIZE_SMALL = 1, SIZE_LARGE = 3, TYPE_SHIFT = 4, VERSION_SHIFT = 15 }; /* wire.py */
 #define LARGEST_SUM 2147483647.0
@@ -25,6 +25,7 @@ SHARE_NUMBER(LARGEST_EXPONENT);
 SHARE_NUMBER(LARGEST_SUM);
 SHARE_NUMBER(LARGEST_SUM_16);
 SHARE_NUMBER(NOT_QUANTIZABLE);
+SHARE_NUMBER(OF_SCATTER);
 SHARE_NUMBER(NO_CALL);
 SHARE_NUMBER(HEADROOM);
 SHARE_NUMBER(SLACK);
@@ -488,6 +489,8 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     } else {
         if (announce(w) && !propagate)
             return;
+        for (int64_t chunk = is_bare(w, 0); w->operation == SCATTER && chunk < w->blocks + w->lead; chunk++)
+            w->e1[chunk] |= OF_SCATTER; /* all but the agreement */
         w->progress->missing = w->progress->chunks = w->delayed ? w->lead : w->blocks + w->lead;
     }
     open_gate(w);

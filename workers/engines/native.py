@@ -100,6 +100,7 @@ _NUMBERS = {
     "LARGEST_SUM": quantization.LARGEST_SUMS[32],
     "LARGEST_SUM_16": quantization.LARGEST_SUMS[16],
     "NOT_QUANTIZABLE": wire.NOT_QUANTIZABLE,
+    "OF_SCATTER": wire.OF_SCATTER,
     "NO_CALL": wire.NO_CALL,
     "SATURATED": wire.SATURATED,
     "OF_16_BITS": wire.OF_16_BITS,

@@ -21,6 +21,7 @@ local f = {
     slot = ProtoField.uint16("switchml.slot", "Slot", base.DEC, nil, 0x7fff),
     e0 = ProtoField.int8("switchml.e0", "Exponent 0", base.DEC),
     not_quantizable = ProtoField.bool("switchml.not_quantizable", "Not quantizable", 8, nil, 0x80),
+    scatter = ProtoField.bool("switchml.scatter", "Of a scatter", 8, nil, 0x40),
     call = ProtoField.uint32("switchml.call", "Call", base.HEX),
     values = ProtoField.bytes("switchml.values", "Values"),
     value = ProtoField.int32("switchml.value", "Value", base.DEC),
@@ -28,7 +29,7 @@ local f = {
     datagrams = ProtoField.uint32("switchml.superframe", "Datagrams in this superframe", base.DEC),
 }
 switchml.fields = { f.msg_type, f.saturated, f.size, f.job, f.tsi, f.version, f.slot, f.e0,
-    f.not_quantizable, f.call, f.values, f.value, f.short, f.datagrams }
+    f.not_quantizable, f.scatter, f.call, f.values, f.value, f.short, f.datagrams }
 
 local malformed = ProtoExpert.new("switchml.malformed", "Not a whole packet", expert.group.MALFORMED, expert.severity.WARN)
 local offloaded = ProtoExpert.new("switchml.offloaded",
@@ -59,6 +60,7 @@ local function show(buffer, tree, length)
     packet:add(f.slot, buffer(6, 2))
     packet:add(f.e0, buffer(8, 1))
     packet:add(f.not_quantizable, buffer(9, 1))
+    packet:add(f.scatter, buffer(9, 1))
     packet:add(f.call, buffer(10, 4))
     if length == HEADER then return end
     local values = packet:add(f.values, buffer(HEADER, length - HEADER))

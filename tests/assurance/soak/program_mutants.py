@@ -130,11 +130,11 @@ PROGRAM_MUTANTS = {
         r"serve\(MSG_RESULT\);",
         "multicast_result();",
     ),
-    # Of chunks with givers and takers.
+    # Of chunks that have an owner.
     "an update without values overwrites the sum": (
         "aggregation.p4",
-        r"takers = takers \| sender_bit;\s+make_room = seen == job_full;",
-        "takers = takers | sender_bit; operation = OPERATION_STORE;"
+        r"make_room = seen == job_full;",
+        "operation = OPERATION_STORE;"
         " if (hdr.switchml.size[1:1] == 1) { fill_with_zeros_256(); } else { fill_with_zeros_64(); }",
     ),
     "an update without values begins with what the cell held": (
@@ -142,15 +142,26 @@ PROGRAM_MUTANTS = {
         r"fill_with_zeros_(64|256)\(\);\s+\}",
         r"make_room_\1(); operation = OPERATION_LOAD; }",
     ),
-    "givers of the chunk before kept": ("aggregation.p4", r"givers = 0;\s+takers = 0;", ""),
+    "givers of the chunk before kept": ("aggregation.p4", r"givers = 0;(\s+complete = 0;)", r"\1"),
+    "the sum below complete as that of the chunk before was": (
+        "aggregation.p4",
+        r"(givers = 0;)\s+complete = 0;",
+        r"\1",
+    ),
+    "a result added to an incomplete sum": ("aggregation.p4", r"if \(complete == 0 && ", "if (false && "),
+    "a result that lacks the sum below instead of it": (
+        "aggregation.p4",
+        r"\{\s+operation = OPERATION_ADD;\s+\} else \{",
+        "{ operation = OPERATION_STORE; } else {",
+    ),
     "all children alike if one gives": (
         "aggregation.p4",
-        r"else if \(givers == job_full\)",
-        "else if (givers != 0)",
+        r"OF_SCATTER == 1 && givers == job_full",
+        "givers != 0",
     ),
     "all children alike if one takes": (
         "aggregation.p4",
-        r"if \(takers == job_full\)",
-        "if (takers != 0)",
+        r"OF_SCATTER == 0 && givers != 0",
+        "givers == job_full",
     ),
 }

@@ -62,24 +62,29 @@ def test_they_are_where_the_switch_does_not_tell_them_apart(mutant: Callable[[st
         explore(World(Model((2,), (Grant(chunks=2),), ahead=1), mutant("calls not told apart")))
 
 
-# -- workers that need no sum, or have nothing to add
+# -- chunks that have an owner
 
-GATHERS = [((2,), "GT"), ((3,), "TGT"), ((1, 1), "GT"), ((2, 1), "TTG"), ((2, 1), "GTT")]
-SCATTERS = [((2,), "TG"), ((3,), "GGT"), ((1, 1), "TG"), ((2, 1), "GGT"), ((2, 1), "GTG")]
-OTHERS = [((2,), "GG"), ((1, 1), "TT"), ((2, 1), "UGT"), ((2, 2), "GTTG")]
-LETTERS = {"U": wire.UPDATE, "G": wire.GIVE, "T": wire.TAKE}
+# Small letters: the chunks are of a scatter.
+GATHERS = [((2,), "GT"), ((3,), "TGT"), ((1, 1), "GT"), ((2, 1), "TTG"), ((2, 1), "GTT"), ((2, 2), "TGTT")]
+SCATTERS = [((2,), "tg"), ((3,), "ggt"), ((1, 1), "tg"), ((2, 1), "ggt"), ((2, 1), "gtg"), ((2, 2), "gggt")]
+OF_NOBODY = [((2,), "gg"), ((1, 1), "tt")]
+
+
+def search_owned(
+    engine: Engine, racks: tuple[int, ...], types: str, chunks: int, **may: bool
+) -> tuple[World, list[State]]:
+    letters = {"G": wire.GIVE, "T": wire.TAKE}
+    of_all = tuple(letters[each] for each in types.upper())
+    return search(engine, racks, Grant(chunks=chunks), types=of_all, scatter=types.islower(), **may)
 
 
 @pytest.mark.few(4)
 @pytest.mark.parametrize("may", [{}, {"registers_lost": True}], ids=["", "registers lost"])
-@pytest.mark.parametrize(("racks", "types"), [*GATHERS, *SCATTERS, *OTHERS])
+@pytest.mark.parametrize(("racks", "types"), [*GATHERS, *SCATTERS, *OF_NOBODY])
 def test_takers_get_the_sum_of_what_is_given_and_givers_learn_that_it_is_complete(
     switch: Engine, racks: tuple[int, ...], types: str, may: dict[str, bool]
 ) -> None:
-    chunks = 1 if may and len(types) > 2 else 3
-    world, states = search(
-        switch, racks, Grant(chunks=chunks), types=tuple(LETTERS[each] for each in types), **may
-    )
+    world, states = search_owned(switch, racks, types, 1 if may and len(types) > 2 else 3, **may)
     if may:
         assert_one_with_several_children_lost_it(world, states)
     else:
@@ -88,18 +93,21 @@ def test_takers_get_the_sum_of_what_is_given_and_givers_learn_that_it_is_complet
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
-    ("name", "racks", "types"),
+    ("name", "racks", "types", "may"),
     [
-        ("an update without values overwrites the sum", (2,), "GT"),
-        ("an update without values begins with what the cell held", (2,), "GT"),
-        ("all children alike if one takes", (2, 1), "GTT"),
+        ("an update without values overwrites the sum", (2,), "GT", {}),
+        ("an update without values begins with what the cell held", (2,), "GT", {}),
+        ("all children alike if one takes", (2, 1), "GTT", {}),
+        ("a result that lacks the sum below instead of it", (2, 1), "gtg", {}),
+        ("a result added to an incomplete sum", (2, 1), "gtg", {"registers_lost": True}),
+        ("a result added to an incomplete sum", (2, 1), "GTT", {"registers_lost": True}),
     ],
 )
 def test_mutants_of_these_rules_make_sums_wrong(
-    mutant: Callable[[str], Engine], name: str, racks: tuple[int, ...], types: str
+    mutant: Callable[[str], Engine], name: str, racks: tuple[int, ...], types: str, may: dict[str, bool]
 ) -> None:
     with pytest.raises(SearchWrongSumError):
-        search(mutant(name), racks, Grant(chunks=4), types=tuple(LETTERS[each] for each in types))
+        search_owned(mutant(name), racks, types, 1 if may else 4, **may)
 
 
 # -- lost registers
