@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_bool, c_void_p
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,6 @@ class Station(Protocol):
         ...
 
 
-@runtime_checkable
 class CompiledStation(Protocol):
     """A Station that may leave its packets to C."""
 
@@ -273,7 +272,7 @@ class VirtualNetwork:
         else:
             if seconds := self._packet_seconds[index]:
                 station = Processor(station, seconds)
-            found = station.compiled if isinstance(station, CompiledStation) else None
+            found: StationInC | None = getattr(station, "compiled", None)
             if found and HEADER_BYTES + max(found.headers) > self._width:
                 raise ValueError(
                     f"a datagram of {max(found.headers)} bytes does not fit the network's longest frame, {self._width}"
@@ -507,8 +506,7 @@ class VirtualNetwork:
         now = int(self._wakes[host])
         seconds = now / SECOND
         if taken:
-            assert isinstance(station, CompiledStation)
-            station.taken(seconds)
+            cast("CompiledStation", station).taken(seconds)
         elif count := self._c.loop_waiting(self._loop, host, now):
             packets = self._room(np.empty, count)
             self._c.loop_take(self._loop, host, count, *_addresses(packets), self._width)
