@@ -171,7 +171,8 @@ class Fabric:
         makers = make_worker, make_server
         job = Job(self, spec, inputs, makers, udp_port, first_slot, session, in_place=in_place)
         self.jobs.append(job)
-        job.begin(starts or [0.0] * len(job.members))
+        with without_collector():
+            job.begin(starts or [0.0] * len(job.members))
         return job
 
     def card(self, host: str) -> Card:

@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_bool, c_void_p
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,6 @@ class Station(Protocol):
         ...
 
 
-@runtime_checkable
 class CompiledStation(Protocol):
     """A Station that may leave its packets to C."""
 
@@ -277,9 +276,9 @@ class VirtualNetwork:
     def _set_station(self, index: int, station: Station | CardInC) -> None:
         if not isinstance(station, CardInC) and (seconds := self._packet_seconds[index]):
             station = Processor(station, seconds)
-        found: StationInC | CardInC | None = station if isinstance(station, CardInC) else None
-        if isinstance(station, CompiledStation):
-            found = station.compiled
+        found: StationInC | CardInC | None = (
+            station if isinstance(station, CardInC) else getattr(station, "compiled", None)
+        )
         if isinstance(found, StationInC) and HEADER_BYTES + max(found.headers) > self._width:
             raise ValueError(
                 f"a datagram of {max(found.headers)} bytes does not fit the network's longest frame, {self._width}"
@@ -516,14 +515,14 @@ class VirtualNetwork:
         now = int(self._wakes[host])
         seconds = now / SECOND
         if taken:
-            assert isinstance(station, CompiledStation)
+            compiled = cast("CompiledStation", station)
             if isinstance(card := self._in_c[host], CardInC):
                 card.check(seconds)
-                station.taken(seconds)
-                station.begin(seconds)
-                self._c.loop_continue(self._loop, host, now, _timer(station.begins_at, now))
+                compiled.taken(seconds)
+                compiled.begin(seconds)
+                self._c.loop_continue(self._loop, host, now, _timer(compiled.begins_at, now))
                 return
-            station.taken(seconds)
+            compiled.taken(seconds)
         elif count := self._c.loop_waiting(self._loop, host, now):
             packets = self._room(np.empty, count)
             self._c.loop_take(self._loop, host, count, *_addresses(packets), self._width)

@@ -6,7 +6,7 @@ They are written to links.parquet, workers.parquet and, if there are any, queues
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -169,10 +169,10 @@ class Usage:
     def as_columns(self) -> dict[str, list[Row]]:
         """Return the counts as values for JSON."""
         return {
-            "links": [asdict(link) for link in self.links],
-            "workers": [asdict(worker) for worker in self.workers],
-            "queues": [asdict(sample) for sample in self.queues],
-            "flows": [asdict(flow) for flow in self.flows],
+            "links": _rows(LinkUse, self.links),
+            "workers": _rows(WorkerUse, self.workers),
+            "queues": _rows(QueueSample, self.queues),
+            "flows": _rows(FlowUse, self.flows),
         }
 
     @classmethod
@@ -191,6 +191,12 @@ class Usage:
                 for one in workers
             ),
         )
+
+
+def _rows(kind: type[Any], counts: Sequence[Any]) -> list[Row]:
+    """Return the fields of counts of one kind; asdict() would also look into each value."""
+    names = [field.name for field in fields(kind)]
+    return [{name: getattr(one, name) for name in names} for one in counts]
 
 
 _LISTS = ("began", "ended", "own_seconds")  # of WorkerUse
