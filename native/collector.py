@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def collect_seldom() -> None:
@@ -12,3 +14,15 @@ def collect_seldom() -> None:
     threshold, looking through them takes a sixth of a short command's time.
     """
     gc.set_threshold(50_000, 20, 100)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Do not look for garbage meanwhile. For code that makes many objects, all of which stay."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache, partial
 from typing import TypeVar
 
+from fanin.native.collector import uncollected
 from fanin.p4switch.bmv2json.expressions import Field
 from fanin.p4switch.bmv2json.primitive_kind import Message
 from fanin.p4switch.bmv2json.program import LONGEST_PACKET, Primitive, Program, ProgramError, Set
@@ -413,7 +414,8 @@ def _compiled(config: bytes) -> tuple[Program, ctypes.CDLL, Mapping[str, TableSh
     """Return a program, its native code, from the cache or compiled, and its tables."""
     with ThreadPoolExecutor(1) as executor:
         making = executor.submit(runtime)  # compiles the runtime at the same time, if necessary
-        program = read_program(config)
+        with uncollected():
+            program = read_program(config)
         # also for cached programs: another machine with more memory may have filled the cache
         check_limits(program)
         library = load_program(compile_program(without_folders(config), partial(_translated, program)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from traceback import walk_tb
 from typing import Any
@@ -13,7 +14,7 @@ MAX_WIDTH = 1 << 13  # bits; p4c's own limit is 2,048, and Python also writes nu
 _MAX_DIGITS = 1 << 14  # hexadecimal digits, enough for a whole transition key
 _MAX_NAME = 1024  # characters
 _DEEPEST = 12  # nested items in the name of one
-_NEVER_IN_NAMES = ("*/", "/*", "//", "??", "\\", '"')
+_NEVER_IN_NAMES = re.compile(r'\*/|/\*|//|\?\?|\\|"')
 
 
 def integer(number: Any) -> int:
@@ -39,11 +40,13 @@ def checked_name(value: Any, what: str) -> str:
         raise ProgramError(f"{what} is {_shown(value)}, not a name")
     if len(value) > _MAX_NAME:
         raise ProgramError(f"{what} is {_shown(value)}: a name has at most {_MAX_NAME} characters")
-    found = "" if value.isprintable() else next(c for c in value if not c.isprintable())
-    found = found or next((text for text in _NEVER_IN_NAMES if text in value), "")
-    if found:
-        raise ProgramError(f"{what} is {_shown(value)}: {_shown(found)} cannot be in a name")
-    return value
+    if not value.isprintable():
+        found = next(c for c in value if not c.isprintable())
+    elif never := _NEVER_IN_NAMES.search(value):
+        found = never[0]
+    else:
+        return value
+    raise ProgramError(f"{what} is {_shown(value)}: {_shown(found)} cannot be in a name")
 
 
 def text(item: Json, key: str) -> str:
@@ -105,7 +108,7 @@ def source(item: Json) -> Source | None:
     info = item.get("source_info")
     if not info:
         return None
-    file, fragment = (_one_line(info.get(key, "")) for key in ("filename", "source_fragment"))
+    file, fragment = _one_line(info.get("filename", "")), _one_line(info.get("source_fragment", ""))
     return Source(file, count(info, "line", 0), fragment)
 
 
