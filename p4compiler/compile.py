@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -68,7 +69,8 @@ def compile_file(
             state.name: (state.span, *(statement.span for statement in state.body))
             for state in tree.flat.blocks[ir.Role.PARSER].states
         }
-        return Compiled(made, emit_p4info(tree), _in_order(reporter.warnings), states)
+        config = json.dumps(made, separators=(",", ":")).encode()
+        return Compiled(config, emit_p4info(tree), _in_order(reporter.warnings), states)
 
     return _at_any_depth(path, run)
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from finsy.proto import p4i
 from google import protobuf
@@ -23,7 +22,7 @@ _SOURCES = Path(__file__).parent
 _DIGEST_BYTES = sha256().digest_size
 
 # A cached result: the files it depends on, the JSON, the P4Info, the warnings and the places of parser states.
-_Kept = tuple[Lookups, dict[str, Any], bytes, tuple[Diagnostic, ...], Mapping[str, tuple[Span, ...]]]
+_Kept = tuple[Lookups, bytes, bytes, tuple[Diagnostic, ...], Mapping[str, tuple[Span, ...]]]
 
 
 def compile_once(
@@ -60,7 +59,7 @@ def compile_once(
         if entry is not None and unchanged(lookups):
             with suppress(OSError):
                 p4info = compiled.p4info.SerializeToString()
-                _write(entry, (lookups, compiled.json, p4info, compiled.warnings, compiled.states))
+                _write(entry, (lookups, compiled.config, p4info, compiled.warnings, compiled.states))
         return compiled
 
 
@@ -96,8 +95,8 @@ def _read(entry: Path) -> Compiled | None:
     if sha256(body).digest() != digest:
         return None
     kept: _Kept = pickle.loads(body)  # safe: only this user can write to the folder
-    lookups, json, p4info, warnings, states = kept
-    return Compiled(json, p4i.P4Info.FromString(p4info), warnings, states) if unchanged(lookups) else None
+    lookups, config, p4info, warnings, states = kept
+    return Compiled(config, p4i.P4Info.FromString(p4info), warnings, states) if unchanged(lookups) else None
 
 
 def _write(entry: Path, kept: _Kept) -> None:

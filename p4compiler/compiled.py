@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from finsy.proto import p4i
@@ -13,21 +14,27 @@ from google.protobuf import text_format
 from fanin.p4compiler.source import Diagnostic, Span
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Compiled:
     """Compiled program.
 
     Attributes:
-        json: BMv2's JSON.
+        config: BMv2's JSON as one line.
         p4info: Its P4Info.
         warnings: Its warnings in the order of their places.
         states: The places of each parser state by name: its own, and those of its statements. BMv2's JSON has none.
     """
 
-    json: dict[str, Any]
+    config: bytes
     p4info: p4i.P4Info
     warnings: tuple[Diagnostic, ...]
     states: Mapping[str, tuple[Span, ...]]
+
+    @cached_property
+    def json(self) -> dict[str, Any]:
+        """Return BMv2's JSON. A large program takes longer to read than to fetch from the cache."""
+        document: dict[str, Any] = json.loads(self.config)
+        return document
 
     def json_text(self) -> str:
         """Return the JSON as the text of a file."""
@@ -35,7 +42,7 @@ class Compiled:
 
     def device_config(self) -> bytes:
         """Return the JSON as sent over P4Runtime: compact, because gRPC limits messages to 4 MB."""
-        return json.dumps(self.json, separators=(",", ":")).encode()
+        return self.config
 
     def p4info_text(self) -> str:
         """Return the P4Info in protobuf's text format."""

@@ -35,6 +35,7 @@ class Headers:
         self.headers: dict[str, Header] = {}
         self.stacks: dict[str, HeaderStack] = {}
         self.unions: dict[str, HeaderUnion] = {}
+        self._fields: dict[tuple[str, str], Field] = {}
         for item in types:
             self.header_types[text(item, "name")] = _header_type(item)
         by_id: dict[int, str] = {}
@@ -107,10 +108,13 @@ class Headers:
     def field(self, value: Any) -> Field:
         """Return the field for a pair of names. Every header has a field `$valid$`."""
         header, name = value
+        if (known := self._fields.get((header, name))) is not None:
+            return known
         self.header(header)
         if name != "$valid$" and self.headers[header].type.field(name) is None:
             raise ProgramError(f"field {header}.{name} does not exist")
-        return Field(header, name)
+        self._fields[header, name] = field = Field(header, name)
+        return field
 
 
 def _header_type(item: Json) -> HeaderType:
