@@ -173,8 +173,9 @@ def _write_egress(out: Writer, layout: Layout, actions: ActionWriter) -> None:
                 out.line("clone_egress(s, p);")
         spec = _get(layout, "egress_spec")
         dropped = "false" if spec is None else f"{spec} == s->base.drop_port"
-        if actions.replaying.possible:
-            out.line(f"replay_record(&s->replay, p, {dropped});")
+        if actions.replaying.possible and not out.traced:
+            changes = "egress_changes, sizeof egress_changes / sizeof *egress_changes - 1"
+            out.line(f"replay_record(&s->replay, p, {dropped}, {changes});")
         if spec is not None:
             out.trace(RecordKind.EGRESS_DONE, spec, "s->base.drop_port")
             out.line(f"if ({dropped})")

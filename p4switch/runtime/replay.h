@@ -18,9 +18,15 @@ struct beginning {
     uint16_t header, bytes;
 };
 
+/* Bytes of a header that egress may write. */
+struct stretch {
+    uint16_t header, first, count;
+};
+
 /* The effect of egress on one replica. */
 struct replica_record {
     uint8_t after[REPLAYED];
+    uint64_t changed; /* by stretch: whether its bytes differ from those of the replica before */
     struct counter *counter[MAX_COUNTED];
     uint32_t counted;
     bool dropped;
@@ -62,6 +68,15 @@ INLINE void replay_write(const struct replay *r, const struct replica_record *re
 {
     if (p->valid[header])
         memcpy(p->header[header] + first, record->after + r->at[header] + first, count);
+}
+
+/* Does the same for stretch number `number`, unless the replica before has the same bytes there. This saves more than
+ * the copy: a read of a whole word has to wait if a part of it has just been written. */
+INLINE void replay_change(const struct replay *r, const struct replica_record *record, struct packet *p, unsigned number,
+                          unsigned header, unsigned first, unsigned count)
+{
+    if (record->changed >> number & 1)
+        replay_write(r, record, p, header, first, count);
 }
 
 /* Starts to record what egress does to the replicas of a packet, if that is possible. */
@@ -106,11 +121,19 @@ INLINE void replay_counted(struct replay *r, struct counter *counter)
 }
 
 /* Called when egress is done with a replica. */
-INLINE void replay_record(struct replay *r, const struct packet *p, bool dropped)
+INLINE void replay_record(struct replay *r, const struct packet *p, bool dropped, const struct stretch *written,
+                          unsigned count)
 {
     if (!r->record)
         return;
     memcpy(r->record->after, p->start, REPLAYED);
+    const uint8_t *before = r->record == r->records ? r->before : r->record[-1].after;
+    r->record->changed = 0;
+    for (unsigned i = 0; i < count; i++) {
+        ptrdiff_t at = r->at[written[i].header] + written[i].first;
+        bool differs = p->valid[written[i].header] && memcmp(r->record->after + at, before + at, written[i].count) != 0;
+        r->record->changed |= (uint64_t)differs << i;
+    }
     r->record->dropped = dropped;
     r->record++;
     r->record->counted = 0;

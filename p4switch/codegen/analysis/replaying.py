@@ -27,6 +27,11 @@ from fanin.p4switch.codegen.writer import Writer
 SET_FOR_REPLICAS = ("egress_port", "egress_spec", "egress_rid", "egress_global_timestamp", "packet_length")
 """Standard metadata that are set for each replica before egress."""
 NOT_COMPARED = (ElementField, LastField, RegisterValue, StackElement, StackName, UnionName)
+CHANGES = 64
+"""Number of bits in replica_record.changed."""
+
+Stretch = tuple[str, int, int]
+"""Bytes of a header: its name, the first byte, and the byte after the last."""
 
 
 class Replaying:
@@ -99,12 +104,21 @@ class Replaying:
     def write(self, out: Writer) -> None:
         """Write `same_for_egress`, `repeat_egress`, and the functions that save and restore updated checksums."""
         used, written = self._stretches(self.used), self._stretches(self.written)
-        self._write_updated(out)
+        updated = self._stretches(self.updated)
+        # Updates come between one replica and the next, so what they may write is never left out.
+        changing = [stretch for stretch in written if not any(_overlap(stretch, other) for other in updated)]
+        del changing[CHANGES:]
+        self._write_updated(out, updated)
         with out.block("static const struct beginning egress_uses[] =", ";"):
             for header in dict.fromkeys(header for header, _, _ in used):
                 last = max(behind for name, _, behind in used if name == header)
                 out.line(f"{{{self.layout.header_index(header)}, {last}}},")
             out.line("{0, 0}")
+        out.line()
+        with out.block("static const struct stretch egress_changes[] =", ";"):
+            for header, first, behind in changing:
+                out.line(f"{{{self.layout.header_index(header)}, {first}, {behind - first}}},")
+            out.line("{0, 0, 0}")
         out.line()
         out.comment("Whether a packet equals the recorded one in everything that egress reads or writes.")
         with out.block("static bool same_for_egress(const struct replay *r, const struct packet *p)"):
@@ -128,17 +142,20 @@ class Replaying:
         head = "static bool repeat_egress(const struct replay *r, uint32_t i, struct packet *p)"
         with out.block(head):
             out.line("const struct replica_record *record = r->records + i;")
-            for header, first, behind in written:
-                index = self.layout.header_index(header)
-                out.line(f"replay_write(r, record, p, {index}, {first}, {behind - first});")
+            for stretch in written:
+                header, first, behind = stretch
+                where = f"{self.layout.header_index(header)}, {first}, {behind - first}"
+                if stretch in changing:
+                    out.line(f"replay_change(r, record, p, {changing.index(stretch)}, {where});")
+                else:
+                    out.line(f"replay_write(r, record, p, {where});")
             out.line("for (uint32_t c = 0; c < record->counted; c++)")
             out.line("    count(record->counter[c], p->ingress_length);")
             out.line("return !record->dropped;")
         out.line()
 
-    def _write_updated(self, out: Writer) -> None:
+    def _write_updated(self, out: Writer, updated: list[Stretch]) -> None:
         """Write functions that save and restore updated fields, so that replicas do not see each other's updates."""
-        updated = self._stretches(self.updated)
         out.line(f"#define UPDATED {sum(behind - first for _, first, behind in updated) or 1}")
         for name, to, origin in (
             ("keep_updated", "kept + {at}", "{field}"),
@@ -155,9 +172,9 @@ class Replaying:
                     at += behind - first
             out.line()
 
-    def _stretches(self, used: set[Field]) -> list[tuple[str, int, int]]:
-        """Return the bytes of these fields, merged where adjacent, as (header, first byte, byte after the last)."""
-        found: list[tuple[str, int, int]] = []
+    def _stretches(self, used: set[Field]) -> list[Stretch]:
+        """Return the bytes of these fields, merged where adjacent."""
+        found: list[Stretch] = []
         kinds = [
             (f.header, self.layout.program.field_type(f)) for f in used if not self.layout.is_metadata(f)
         ]
@@ -168,6 +185,10 @@ class Replaying:
             else:
                 found.append((header, first, behind))
         return found
+
+
+def _overlap(a: Stretch, b: Stretch) -> bool:
+    return a[0] == b[0] and a[1] < b[2] and b[1] < a[2]
 
 
 def _mentions(node: Any) -> bool:

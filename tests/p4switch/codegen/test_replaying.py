@@ -248,6 +248,13 @@ def test_an_update_that_looks_at_what_egress_sets(process: Process, tmp_path: Pa
     assert_as_if_alone(process, switch, ["E.rewrite"], [packet()] * 8)
 
 
+def test_a_checksum_that_egress_writes_and_some_replicas_update(process: Process, tmp_path: Path) -> None:
+    """The update of one replica does not stay in the next, for which egress wrote the same."""
+    egress = "hdr.first.sum = 3; hdr.second.more = (bit<8>)standard.egress_rid;"
+    switch = program(tmp_path, egress, condition="hdr.second.more == 1")
+    assert_as_if_alone(process, switch, ["NoAction"], [packet()] * 8)
+
+
 @pytest.mark.parametrize("condition", ["meta.kind == 1", "hdr.first.sum == 0xBEEF"])
 def test_conditions_of_updates_are_replayed(process: Process, tmp_path: Path, condition: str) -> None:
     switch = fill(program(tmp_path, "", condition=condition), ["E.rewrite"])
