@@ -2,8 +2,8 @@
 
 Chunk k of a lease goes through slot k mod W, in version (k div W) mod 2. It is sent once the result of chunk k - W has
 arrived, and again whenever its result is missing for a fixed timeout. A protocol adds how a vector becomes packets,
-and packets a result (protocols/majority, protocols/switchml). fanin's own worker is protocol.py, which is faster and
-finds losses earlier.
+and packets a result (protocols/majority, protocols/thc), or takes the packets of FixedPointWorker (protocols/switchml,
+protocols/trio). fanin's own worker is protocol.py, which is faster and finds losses earlier.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.workers import collective
+from fanin.workers import collective, wire
 from fanin.workers.collective import CollectiveError, StallError
 from fanin.workers.lease import Lease
 from fanin.workers.protocol import InNetworkStatistics, Outstanding
 from fanin.workers.recovery import Recovery
+from fanin.workers.values import fixed_point
 
 Vector = NDArray[np.float32]
 Chunks = NDArray[np.int64]
@@ -211,3 +212,54 @@ class SlottedWorker(ABC):
             waiting=now - float(self._first_sent[slots].min()),
             silent=now - self._latest,
         )
+
+
+class FixedPointWorker(SlottedWorker):
+    """A SlottedWorker with fixed-point integers (values/fixed_point.py), in packets as fanin's own (wire.py).
+
+    Protocols that write more into packets override `packets`, and those whose results have more in them `is_result`
+    or `sums`.
+    """
+
+    def __init__(self, lease: Lease, recovery: Recovery) -> None:
+        super().__init__(lease, recovery, lease.values)
+        self._scale = fixed_point.scale(lease.workers)
+        self._integers = np.zeros((0, lease.values), np.int32)
+        self._layout = wire.packet_dtype(lease.values)
+
+    def load(self, x: Vector) -> None:
+        """Turn a vector [chunks, elements] into integers."""
+        self._integers = fixed_point.integers(x, self.lease.workers)
+
+    def packets(
+        self, chunks: Chunks, values: NDArray[np.int32], message: int = wire.UPDATE
+    ) -> NDArray[np.void]:
+        """Return the packets of chunks [m] with integers [m, elements]; `message` is wire.UPDATE or wire.RESULT."""
+        lease = self.lease
+        packets = np.zeros(len(chunks), self._layout)
+        packets["kind"], packets["lease"], packets["tsi"] = wire.kind(message, lease.values), lease.id, chunks
+        packets["pool_index"] = wire.pool_index(chunks, lease.first_slot, lease.window)
+        packets["values"] = values
+        return packets
+
+    def updates(self, chunks: Chunks, rows: Chunks) -> Datagrams:
+        """Return the packets of chunks [m]."""
+        return wire.as_datagrams(self.packets(chunks, self._integers[rows]))
+
+    def results(self, datagrams: Datagrams) -> tuple[Chunks, Vector]:
+        """Return the chunks [m] of results, and the sums [m, elements]."""
+        if datagrams.shape[1] != self._layout.itemsize:
+            return np.full(len(datagrams), -1), np.zeros((len(datagrams), self.lease.values), np.float32)
+        packets = wire.as_packets(np.ascontiguousarray(datagrams))
+        return np.where(self.is_result(packets), packets["tsi"].astype(np.int64), -1), self.sums(packets)
+
+    def is_result(self, packets: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Return which packets [m] are results of this lease."""
+        found: NDArray[np.bool_] = packets["kind"] == wire.kind(wire.RESULT, self.lease.values)
+        found &= packets["lease"] == self.lease.id
+        return found
+
+    def sums(self, packets: NDArray[np.void]) -> Vector:
+        """Return the sums [m, elements] in packets [m]."""
+        found: Vector = (packets["values"] / self._scale).astype(np.float32)
+        return found

@@ -81,6 +81,11 @@ VALUES = {
 }
 
 
+def full_packet(values: int) -> tuple[int, int]:
+    """Return the elements in a full packet, and its UDP payload in bytes."""
+    return values, packet_dtype(values).itemsize
+
+
 def kind(msg_type: int, values: int) -> int:
     """Return the first byte of an unsaturated packet; `| SATURATED` marks one in which an addition saturated."""
     return msg_type << TYPE_SHIFT | SIZES[values]

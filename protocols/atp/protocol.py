@@ -19,7 +19,7 @@ from fanin.controller.tree import Tree
 from fanin.workers import wire
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
-from fanin.workers.slotted import Chunks, Datagrams, SlottedWorker, Vector
+from fanin.workers.slotted import Chunks, Datagrams, FixedPointWorker
 from fanin.workers.values import fixed_point
 
 MOST_WORKERS = 32  # a packet has a bit for each
@@ -50,14 +50,11 @@ def slots_of(lease: Lease, indices: NDArray[Any], attempts: NDArray[Any]) -> NDA
 # -- the worker ------------------------------------------------------------------------------------------------------
 
 
-class AtpWorker(SlottedWorker):
+class AtpWorker(FixedPointWorker):
     """A worker whose window follows congestion marks, and whose slots may be in use by others."""
 
     def __init__(self, lease: Lease, recovery: Recovery) -> None:
-        super().__init__(lease, recovery, lease.values)
-        self._scale = fixed_point.scale(lease.workers)
-        self._integers = np.zeros((0, lease.values), np.int32)
-        self._layout = wire.packet_dtype(lease.values)
+        super().__init__(lease, recovery)
         # By place in the window: collisions so far, the chunk sent last, and when, counted in packets.
         self._attempts = np.zeros(lease.window, np.int64)
         self._latest_sent = np.full(lease.window, -1, np.int64)
@@ -68,10 +65,6 @@ class AtpWorker(SlottedWorker):
         self._marked = False
         self._allowed = float(lease.window)
         self._reduced_at = 0  # packets sent when the window was last reduced
-
-    def load(self, x: Vector) -> None:
-        """Turn a vector [chunks, elements] into integers."""
-        self._integers = fixed_point.integers(x, self.lease.workers)
 
     def due(self, now: float) -> Chunks:
         """Return the chunks [m] to send now; see SlottedWorker. Resent ones wait longer, by a random part of a timeout.
@@ -91,30 +84,20 @@ class AtpWorker(SlottedWorker):
         new, end = super().unsent(), int(awaited.min(initial=self._end)) + self.lease.window
         return new[new < end][:room]
 
-    def updates(self, chunks: Chunks, rows: Chunks) -> Datagrams:
+    def packets(
+        self, chunks: Chunks, values: NDArray[np.int32], message: int = wire.UPDATE
+    ) -> NDArray[np.void]:
         """Return the packets of chunks [m], marked as resent if they are."""
         lease, places = self.lease, chunks % self.lease.window
-        packets = np.zeros(len(chunks), self._layout)
-        packets["kind"], packets["lease"] = wire.kind(wire.UPDATE, lease.values), lease.id
-        packets["tsi"], packets["call"] = chunks, 1 << lease.rank
+        packets = super().packets(chunks, values, message)
+        packets["call"] = 1 << lease.rank
         packets["pool_index"] = slots_of(lease, places, self._attempts[places])
         packets["e0"] = self._attempts[places]
         packets["e1"] = np.where(self._latest_sent[places] == chunks, RESENT, 0)
-        packets["values"] = self._integers[rows]
         self._latest_sent[places] = chunks
         self._sent_at[places] = np.arange(self._packets, self._packets + len(chunks))
         self._packets += len(chunks)
-        return wire.as_datagrams(packets)
-
-    def results(self, datagrams: Datagrams) -> tuple[Chunks, Vector]:
-        """Return the chunks [m] of results, and the sums [m, elements]."""
-        if datagrams.shape[1] != self._layout.itemsize:
-            return np.full(len(datagrams), -1), np.zeros((len(datagrams), self.lease.values), np.float32)
-        packets = wire.as_packets(np.ascontiguousarray(datagrams))
-        ours = packets["kind"] == wire.kind(wire.RESULT, self.lease.values)
-        ours &= packets["lease"] == self.lease.id
-        sums = (packets["values"] / self._scale).astype(np.float32)
-        return np.where(ours, packets["tsi"].astype(np.int64), -1), sums
+        return packets
 
     def count_marks(self, count: int) -> None:
         """Record congestion marks; see Marked."""
@@ -146,14 +129,7 @@ class AtpWorker(SlottedWorker):
         self.statistics.congestion_window = self._allowed
 
 
-def participant(lease: Lease, recovery: Recovery) -> AtpWorker:
-    """Return the worker of a lease."""
-    return AtpWorker(lease, recovery)
-
-
-def packet(values: int) -> tuple[int, int]:
-    """Return the elements in a packet, and its UDP payload in bytes."""
-    return values, wire.packet_dtype(values).itemsize
+participant, packet = AtpWorker, wire.full_packet
 
 
 # -- the server ------------------------------------------------------------------------------------------------------
@@ -289,14 +265,7 @@ def plan_aggregation(network: Network, tree: Tree) -> Plan:
 # -- the oracle ------------------------------------------------------------------------------------------------------
 
 
-def vector(draw: np.random.Generator, elements: int) -> Vector:
-    """Draw a worker's vector, [elements], within what the fixed factor can send."""
-    return fixed_point.draw_vector(draw, elements)
-
-
-def error_bound(inputs: Sequence[NDArray[np.float32]], _values: int, _window: int) -> NDArray[np.float64]:
-    """Return the bound [elements]: half a step for each worker, and the rounding of the result to float32."""
-    return fixed_point.sum_bound(inputs)
+vector, error_bound = fixed_point.draw_vector, fixed_point.sum_bound
 
 
 def survives() -> Iterable[str]:

@@ -21,7 +21,7 @@ from fanin.topologies.model import LOOPBACK_IN
 from fanin.workers import wire
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
-from fanin.workers.slotted import Chunks, Datagrams, SlottedWorker, Vector
+from fanin.workers.slotted import Chunks, Datagrams, FixedPointWorker
 from fanin.workers.values import fixed_point
 
 MOST_WORKERS = 32  # a packet has a bit for each
@@ -34,14 +34,11 @@ _EVERY_RANK = 2**32 - 1
 # -- the worker ------------------------------------------------------------------------------------------------------
 
 
-class CanaryWorker(SlottedWorker):
+class CanaryWorker(FixedPointWorker):
     """A worker that also leads every n-th chunk: it completes these sums, and sends their results."""
 
     def __init__(self, lease: Lease, recovery: Recovery) -> None:
-        super().__init__(lease, recovery, lease.values)
-        self._scale = fixed_point.scale(lease.workers)
-        self._integers = np.zeros((0, lease.values), np.int32)
-        self._layout = wire.packet_dtype(lease.values)
+        super().__init__(lease, recovery)
         self._everyone = (1 << lease.workers) - 1
         # The chunks that it leads, by chunk modulo 2W: a packet of chunk k + 2W shows that all have the result of k.
         rows = 2 * lease.window
@@ -49,10 +46,6 @@ class CanaryWorker(SlottedWorker):
         self._ranks = np.zeros(rows, np.int64)  # workers whose values are in the sum
         self._sums = np.zeros((rows, lease.values), np.int32)
         self._complete: list[Chunks] = []  # results to send
-
-    def load(self, x: Vector) -> None:
-        """Turn a vector [chunks, elements] into integers."""
-        self._integers = fixed_point.integers(x, self.lease.workers)
 
     def datagrams_to_send(self, now: float) -> Sequence[Datagrams]:
         """Return results of chunks that this worker completed, and its values of all others; see Participant.
@@ -67,30 +60,17 @@ class CanaryWorker(SlottedWorker):
         self._complete = []
         others = chunks[~complete]
         again = self._times_sent[others % self.lease.window] > 1
-        batches = self._results_of(results), self._updates(others, again)
-        return [self.sent(wire.as_datagrams(packets)) for packets in batches if len(packets)]
-
-    def updates(self, chunks: Chunks, rows: Chunks) -> Datagrams:  # noqa: ARG002
-        """Return the packets of chunks [m], as if they were sent for the first time."""
-        return wire.as_datagrams(self._updates(chunks, np.zeros(len(chunks), np.bool_)))
-
-    def _updates(self, chunks: Chunks, again: NDArray[np.bool_]) -> NDArray[np.void]:
-        packets = self._packets(wire.UPDATE, chunks)
+        packets = self.packets(others, self._integers[others - self._first])
         packets["call"], packets["e0"] = 1 << self.lease.rank, again
-        packets["values"] = self._integers[chunks - self._first]
-        return packets
+        batches = self.packets(results, self._sums[results % len(self._led)], wire.RESULT), packets
+        return [self.sent(wire.as_datagrams(each)) for each in batches if len(each)]
 
-    def _results_of(self, chunks: Chunks) -> NDArray[np.void]:
-        packets = self._packets(wire.RESULT, chunks)
-        packets["values"] = self._sums[chunks % len(self._led)]
-        return packets
-
-    def _packets(self, message: int, chunks: Chunks) -> NDArray[np.void]:
-        lease = self.lease
-        packets = np.zeros(len(chunks), self._layout)
-        packets["kind"], packets["lease"], packets["tsi"] = wire.kind(message, lease.values), lease.id, chunks
-        packets["pool_index"] = wire.pool_index(chunks, lease.first_slot, lease.window)
-        packets["e1"] = chunks % lease.workers
+    def packets(
+        self, chunks: Chunks, values: NDArray[np.int32], message: int = wire.UPDATE
+    ) -> NDArray[np.void]:
+        """Return the packets of chunks [m], with the ranks of their leaders."""
+        packets = super().packets(chunks, values, message)
+        packets["e1"] = chunks % self.lease.workers
         return packets
 
     def _leads(self, chunks: Chunks) -> NDArray[np.bool_]:
@@ -135,25 +115,8 @@ class CanaryWorker(SlottedWorker):
         self._ranks[rows[adds]] |= ranks[adds]
         self._complete.append(chunks[adds & (self._ranks[rows] == self._everyone)])
 
-    def results(self, datagrams: Datagrams) -> tuple[Chunks, Vector]:
-        """Return the chunks [m] of results, and the sums [m, elements]."""
-        if datagrams.shape[1] != self._layout.itemsize:
-            return np.full(len(datagrams), -1), np.zeros((len(datagrams), self.lease.values), np.float32)
-        packets = wire.as_packets(np.ascontiguousarray(datagrams))
-        ours = packets["kind"] == wire.kind(wire.RESULT, self.lease.values)
-        ours &= packets["lease"] == self.lease.id
-        sums = (packets["values"] / self._scale).astype(np.float32)
-        return np.where(ours, packets["tsi"].astype(np.int64), -1), sums
 
-
-def participant(lease: Lease, recovery: Recovery) -> CanaryWorker:
-    """Return the worker of a lease."""
-    return CanaryWorker(lease, recovery)
-
-
-def packet(values: int) -> tuple[int, int]:
-    """Return the elements in a packet, and its UDP payload in bytes."""
-    return values, wire.packet_dtype(values).itemsize
+participant, packet = CanaryWorker, wire.full_packet
 
 
 def loopback(world: str) -> float:
@@ -363,14 +326,7 @@ def _entry(table: str, match: Mapping[str, Value], action: str, params: Mapping[
 # -- the oracle ------------------------------------------------------------------------------------------------------
 
 
-def vector(draw: np.random.Generator, elements: int) -> Vector:
-    """Draw a worker's vector, [elements], within what the fixed factor can send."""
-    return fixed_point.draw_vector(draw, elements)
-
-
-def error_bound(inputs: Sequence[NDArray[np.float32]], _values: int, _window: int) -> NDArray[np.float64]:
-    """Return the bound [elements]: half a step for each worker, and the rounding of the result to float32."""
-    return fixed_point.sum_bound(inputs)
+vector, error_bound = fixed_point.draw_vector, fixed_point.sum_bound
 
 
 def survives() -> Iterable[str]:

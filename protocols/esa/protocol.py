@@ -11,8 +11,6 @@ from fanin.controller.plan import Plan, TableEntry
 from fanin.controller.tree import Tree
 from fanin.protocols.atp import protocol as atp
 from fanin.workers import wire
-from fanin.workers.lease import Lease
-from fanin.workers.recovery import Recovery
 from fanin.workers.slotted import Chunks, Datagrams
 
 PRIORITY = 8  # the lowest bit of the priority in e1
@@ -40,9 +38,7 @@ class EsaWorker(atp.AtpWorker):
         return datagrams
 
 
-def participant(lease: Lease, recovery: Recovery) -> EsaWorker:
-    """Return the worker of a lease."""
-    return EsaWorker(lease, recovery)
+participant = EsaWorker
 
 
 def plan_aggregation(network: Network, tree: Tree) -> Plan:

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from fanin.controller.requirements import PROGRAM
 from fanin.experiments.protocol import FAULTS
 from fanin.workers import wire
-from fanin.workers.lease import Lease
 from fanin.workers.protocol import Worker
-from fanin.workers.recovery import Recovery
 
 
 def program() -> Path:
@@ -22,14 +20,7 @@ def program() -> Path:
     return PROGRAM
 
 
-def participant(lease: Lease, recovery: Recovery) -> Worker:
-    """Return the worker of a lease."""
-    return Worker(lease, recovery)
-
-
-def packet(values: int) -> tuple[int, int]:
-    """Return the elements in a full packet, and its UDP payload in bytes."""
-    return values, wire.packet_dtype(values).itemsize
+participant, packet = Worker, wire.full_packet
 
 
 def error_bound(inputs: Sequence[NDArray[np.float32]], values: int, window: int) -> NDArray[np.float64]:

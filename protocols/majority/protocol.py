@@ -61,9 +61,7 @@ class Voter(SlottedWorker):
         return np.where(ours, packets["chunk"].astype(np.int64), -1), majorities
 
 
-def participant(lease: Lease, recovery: Recovery) -> Voter:
-    """Return the worker of a lease."""
-    return Voter(lease, recovery)
+participant = Voter
 
 
 def packet(_values: int) -> tuple[int, int, int]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fanin.workers import collective, wire
 from fanin.workers.collective import CollectiveError
@@ -176,9 +175,7 @@ class OmniReduceWorker(SlottedWorker):
         statistics.accepted += len(which)
 
 
-def participant(lease: Lease, recovery: Recovery) -> OmniReduceWorker:
-    """Return the worker of a lease."""
-    return OmniReduceWorker(lease, recovery)
+participant = OmniReduceWorker
 
 
 def packet(_values: int) -> tuple[int, int]:
@@ -189,9 +186,7 @@ def packet(_values: int) -> tuple[int, int]:
 # -- the oracle ------------------------------------------------------------------------------------------------------
 
 
-def vector(draw: np.random.Generator, elements: int) -> Vector:
-    """Draw a worker's vector, [elements], within what the fixed factor can send."""
-    return fixed_point.draw_vector(draw, elements)
+vector, error_bound = fixed_point.draw_vector, fixed_point.sum_bound
 
 
 def inputs(seed: int, job: int, work: Any) -> list[list[Vector]]:
@@ -207,11 +202,6 @@ def inputs(seed: int, job: int, work: Any) -> list[list[Vector]]:
             of_workers.append(drawn)
         made.append(of_workers)
     return made
-
-
-def error_bound(inputs: Sequence[NDArray[np.float32]], _values: int, _window: int) -> NDArray[np.float64]:
-    """Return the bound [elements]: half a step for each worker, and the rounding of the result to float32."""
-    return fixed_point.sum_bound(inputs)
 
 
 def chunks(lengths: Sequence[int], _values: int, window: int) -> int:

@@ -276,9 +276,7 @@ class ThcWorker(SlottedWorker):
         return result
 
 
-def participant(lease: Lease, recovery: Recovery) -> ThcWorker:
-    """Return the worker of a lease."""
-    return ThcWorker(lease, recovery)
+participant = ThcWorker
 
 
 def packet(_values: int) -> tuple[int, int, int]:

@@ -19,66 +19,55 @@ from fanin.experiments.protocol import exact_sum
 from fanin.workers import wire
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
-from fanin.workers.slotted import Chunks, Datagrams, SlottedWorker, Vector
+from fanin.workers.slotted import Chunks, FixedPointWorker, Vector
 from fanin.workers.values import fixed_point
 
 MOST_WORKERS = 16  # so that the oracle can try all sets of workers
 TIMEOUTS = 4  # retransmission timeouts for which a leaf waits for late workers
 _STEP = 32e-6  # seconds: the unit of that time in packets, which have 15 bits for it
 _LONGEST = 0x7FFF
-_RANKS = slice(10, 14)  # bytes of a packet with the field `call`
 _PROBED = 16  # elements by which the oracle chooses a set of workers
 
 # -- the worker ------------------------------------------------------------------------------------------------------
 
 
-class TrioWorker(SlottedWorker):
+class TrioWorker(FixedPointWorker):
     """A worker whose results may lack the values of late workers, and are scaled by how many they have."""
 
     def __init__(self, lease: Lease, recovery: Recovery) -> None:
-        super().__init__(lease, recovery, lease.values)
-        self._scale = fixed_point.scale(lease.workers)
-        self._integers = np.zeros((0, lease.values), np.int32)
-        self._layout = wire.packet_dtype(lease.values)
+        super().__init__(lease, recovery)
         self._patience = min(math.ceil(TIMEOUTS * recovery.initial_rto / _STEP), _LONGEST)
 
-    def load(self, x: Vector) -> None:
-        """Turn a vector [chunks, elements] into integers."""
-        self._integers = fixed_point.integers(x, self.lease.workers)
-
-    def updates(self, chunks: Chunks, rows: Chunks) -> Datagrams:
-        """Return the packets of chunks [m]."""
-        lease = self.lease
-        packets = np.zeros(len(chunks), self._layout)
-        packets["kind"], packets["lease"] = wire.kind(wire.UPDATE, lease.values), lease.id
-        packets["tsi"], packets["call"] = chunks, 1 << lease.rank
-        packets["pool_index"] = wire.pool_index(chunks, lease.first_slot, lease.window)
+    def packets(
+        self, chunks: Chunks, values: NDArray[np.int32], message: int = wire.UPDATE
+    ) -> NDArray[np.void]:
+        """Return packets with the worker's bit, and how long switches wait for late workers."""
+        packets = super().packets(chunks, values, message)
+        packets["call"] = 1 << self.lease.rank
         packets["e0"] = np.uint8(self._patience >> 7).view(np.int8)
         packets["e1"] = self._patience & 0x7F
-        packets["values"] = self._integers[rows]
-        return wire.as_datagrams(packets)
+        return packets
 
-    def results(self, datagrams: Datagrams) -> tuple[Chunks, Vector]:
-        """Return the chunks [m] of results, and the scaled sums [m, elements]."""
-        if datagrams.shape[1] != self._layout.itemsize:
-            return np.full(len(datagrams), -1), np.zeros((len(datagrams), self.lease.values), np.float32)
-        packets = wire.as_packets(np.ascontiguousarray(datagrams))
-        counts = np.unpackbits(datagrams[:, _RANKS].copy(), axis=1).sum(axis=1)
-        ours = packets["kind"] == wire.kind(wire.RESULT, self.lease.values)
-        ours &= (packets["lease"] == self.lease.id) & (counts > 0)
-        factors = self.lease.workers / np.maximum(counts, 1) / self._scale
-        sums = (packets["values"] * factors[:, np.newaxis]).astype(np.float32)
-        return np.where(ours, packets["tsi"].astype(np.int64), -1), sums
+    def is_result(self, packets: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Return which packets [m] are results of this lease, which have at least one worker's values."""
+        return super().is_result(packets) & (_workers_in(packets) > 0)
+
+    def sums(self, packets: NDArray[np.void]) -> Vector:
+        """Return the sums [m, elements], each scaled by how many workers it has."""
+        factors = self.lease.workers / np.maximum(_workers_in(packets), 1) / self._scale
+        found: Vector = (packets["values"] * factors[:, np.newaxis]).astype(np.float32)
+        return found
 
 
-def participant(lease: Lease, recovery: Recovery) -> TrioWorker:
-    """Return the worker of a lease."""
-    return TrioWorker(lease, recovery)
+def _workers_in(packets: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return how many workers' values each packet [m] has: a bit of `call` for each."""
+    counts: NDArray[np.int64] = np.unpackbits(
+        np.ascontiguousarray(packets["call"]).view(np.uint8).reshape(-1, 4), axis=1
+    ).sum(axis=1)
+    return counts
 
 
-def packet(values: int) -> tuple[int, int]:
-    """Return the elements in a packet, and its UDP payload in bytes."""
-    return values, wire.packet_dtype(values).itemsize
+participant, packet = TrioWorker, wire.full_packet
 
 
 # -- the plan --------------------------------------------------------------------------------------------------------
@@ -118,9 +107,7 @@ def plan_aggregation(network: Network, tree: Tree) -> Plan:
 # -- the oracle ------------------------------------------------------------------------------------------------------
 
 
-def vector(draw: np.random.Generator, elements: int) -> Vector:
-    """Draw a worker's vector, [elements], within what the fixed factor can send."""
-    return fixed_point.draw_vector(draw, elements)
+vector = fixed_point.draw_vector
 
 
 def exact_for(inputs: Sequence[NDArray[np.float32]], output: Vector, values: int) -> NDArray[np.float64]:

@@ -109,9 +109,12 @@ def test_soak_finds_a_program_with_a_mistake(trio: Protocol, tmp_path: Path, tex
     ("text", "mutated"),
     [
         # A sum of some is taken for one of all.
-        ("factors = self.lease.workers / np.maximum(counts, 1)", "factors = np.maximum(counts, 1) / counts"),
+        (
+            "factors = self.lease.workers / np.maximum(_workers_in(packets), 1)",
+            "factors = np.ones(len(packets))",
+        ),
         # All workers send the bit of one.
-        ('packets["call"] = chunks, 1 << lease.rank', 'packets["call"] = chunks, 1'),
+        ('packets["call"] = 1 << self.lease.rank', 'packets["call"] = 1'),
     ],
 )
 def test_soak_finds_a_worker_with_a_mistake(

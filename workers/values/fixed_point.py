@@ -36,7 +36,10 @@ def draw_vector(draw: np.random.Generator, elements: int) -> Vector:
     return np.clip(draw.standard_normal(elements, dtype=np.float32), -LARGEST, LARGEST)
 
 
-def sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:
-    """Return the bound [elements]: half a step for each worker, and the rounding of the result to float32."""
+def sum_bound(inputs: Sequence[Vector], _values: int = 0, _window: int = 0) -> NDArray[np.float64]:
+    """Return the bound [elements]: half a step for each worker, and the rounding of the result to float32.
+
+    Its parameters are those of a protocol's error_bound().
+    """
     magnitude = np.abs(sum(x.astype(np.float64) for x in inputs))
     return len(inputs) * 0.5 / scale(len(inputs)) + magnitude * 2.0**-23

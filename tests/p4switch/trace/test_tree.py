@@ -22,9 +22,9 @@ from fanin.p4switch.entries import (
     Replica,
 )
 from fanin.p4switch.trace.events import Alternative, Choice, Copy, Lookup, NamedValue, Output, PacketTrace
-from fanin.p4switch.trace.schema import trace_schema
 from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
+from tests.p4switch.trace.schema import trace_schema
 
 STF = Path(__file__).parents[1] / "stf"
 SCHEMA = Path(__file__).parents[3] / "p4switch" / "trace" / "trace.schema.json"

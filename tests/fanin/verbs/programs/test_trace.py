@@ -31,12 +31,12 @@ from fanin.p4switch.entries import ActionCall, Exact, Lpm, Range, Ternary
 from fanin.p4switch.reader import read_program
 from fanin.p4switch.trace.constants import constant_names
 from fanin.p4switch.trace.events import Access, Drop
-from fanin.p4switch.trace.schema import trace_schema
 from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
 from fanin.testbed.patience import setting
 from tests.fanin.hub import FANIN, HOST, HUB, TABLES, hub
 from tests.fanin.network import SEND, Up
+from tests.p4switch.trace.schema import trace_schema
 
 PACKET = bytes(Ether(dst="02:00:00:00:00:01") / IP(src="10.1.0.1", dst="10.2.0.1") / UDP() / b"hello")
 ROUTE = {
