@@ -154,7 +154,7 @@ def test_after_a_flood_a_switch_ends_without_the_packets_that_it_has_kept(
     monkeypatch.setattr(bmv2_log, "_MOST_AT_END", 20)
     monkeypatch.setattr(PacketLog, "_write", write_after_the_end_has_begun)
     log_packets(engine("log_msg"), [message_packet(1)] * 100)
-    assert len(written) == 1 + 20
+    assert len(written) in (20, 21)  # the first may have come before the end
     assert "the last packets are not logged" in caplog.text
 
 
