@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,7 @@ class Launch:
         """Return the number of processes."""
         return len(self.hosts) * self.per_host
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, master_port: int) -> dict[str, str]:
         """Return the environment variables common to all ranks: those of torchrun, and ours."""
         return {
             **_DEFAULTS,
@@ -80,7 +81,7 @@ class Launch:
             "WORLD_SIZE": str(self.ranks),
             "LOCAL_WORLD_SIZE": str(self.per_host),
             "MASTER_ADDR": self.network.hosts[self.hosts[0]].ip,
-            "MASTER_PORT": str(_free_port(self.network, self.hosts[0])),
+            "MASTER_PORT": str(master_port),
             SERVICE: str(self.network.run.folder / JOB_SERVICE),
             JOB: self.job,
             **({} if self.slots is None else {SLOTS: str(self.slots)}),
@@ -111,7 +112,6 @@ async def run(
         signal this is 128 plus the signal's number.
     """
     time_slices.shorten()  # like all processes of the network; this one is outside of it
-    environment = launch.environment()
     if launch.output is not None:
         launch.output.mkdir(parents=True, exist_ok=True)
     ranks: list[_Rank] = []
@@ -120,7 +120,9 @@ async def run(
         tempfile.TemporaryDirectory(prefix="fanin-launch-") as folder,
         ThreadPoolExecutor(launch.ranks) as waiting,
         contextlib.ExitStack() as absences,
+        _master_port(launch.network, launch.hosts[0]) as master_port,
     ):
+        environment = launch.environment(master_port)
 
         def start(number: int) -> None:
             again = any(rank.number == number for rank in ranks)
@@ -338,12 +340,32 @@ def _how(status: int) -> str:
     return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
 
-def _free_port(network: RunningNetwork, host: str) -> int:
-    """Return the first TCP port, from torchrun's on, that is free on `host`.
+@contextlib.contextmanager
+def _master_port(network: RunningNetwork, host: str) -> Iterator[int]:
+    """Keep a free TCP port of `host`, the first from torchrun's on, from other launches on the network.
+
+    Rank 0 listens there only after it has imported its libraries, which takes seconds.
 
     Raises:
         NetworkError: The network is gone, or the host does not answer.
     """
+    used = _used_ports(network, host)
+    for port in range(_FIRST_MASTER_PORT, 1 << 16):
+        if port not in used:
+            with (network.run.folder / f"master-port-{host}-{port}").open("w") as kept:
+                try:
+                    fcntl.flock(kept, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                yield port
+                return
+    raise NetworkError(
+        f"{host}: no TCP port from {_FIRST_MASTER_PORT} on is free; end the programs that use them"
+    )
+
+
+def _used_ports(network: RunningNetwork, host: str) -> set[int]:
+    """Return the TCP ports of `host` that are in use."""
     try:
         tables = subprocess.run(
             network.inside(["cat", "/proc/net/tcp", "/proc/net/tcp6"], host),
@@ -357,5 +379,4 @@ def _free_port(network: RunningNetwork, host: str) -> int:
             f"{host}: its open ports are not read within {late.timeout:g} s; end the network and start it again"
         ) from None
     lines = (line.split() for line in tables.stdout.splitlines())
-    used = {int(words[1].rpartition(":")[2], 16) for words in lines if words[0].endswith(":")}
-    return next(port for port in range(_FIRST_MASTER_PORT, 1 << 16) if port not in used)
+    return {int(words[1].rpartition(":")[2], 16) for words in lines if words[0].endswith(":")}
