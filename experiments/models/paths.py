@@ -120,8 +120,8 @@ class Paths:
     def exchanged(self, packets: int, parts: int, first_run: int, empty: Paths) -> float:
         """Return how long the packets of a gather or scatter take on the link where that is longest.
 
-        A worker sends no values of its own part, or receives none, but waits for a first run of packets that have some.
-        Links above several workers carry every part.
+        Each part crosses a link in one direction: parts with an owner below it in one, all others in the other one. In
+        the direction of most parts, the link waits for the first run of each part that it does not carry.
 
         Args:
             packets: Packets of a vector.
@@ -139,7 +139,8 @@ class Paths:
                 workers[part.switch] = sum(workers[child] for child in part.children)
                 for child in part.children:
                     link = self._network.link_between(child, part.switch)
-                    left_out = packets // parts - first_run if workers[child] == 1 and parts > 1 else 0
+                    elsewhere = min(workers[child], parts - workers[child]) if parts > 1 else 0
+                    left_out = elsewhere * (packets // parts - first_run)
                     seconds = self.packet_seconds(link) * (packets - left_out)
                     longest = max(longest, seconds + empty.packet_seconds(link) * left_out)
         return longest

@@ -73,6 +73,7 @@ assert np.allclose(comm.reduce_scatter(mine), np.split(sum(vectors), comm.size)[
 @pytest.mark.bmv2
 def test_bmv2_gathers_broadcasts_and_scatters_in_the_network(tmp_path: Path, fanin: Any) -> None:
     (tmp_path / "gathers.py").write_text(SCRIPT)
-    with Up(tmp_path, *SMALL, "--switch", "bmv2") as up:
+    racks = ("--workers", "4", "--leaves", "2", "--spines", "1")
+    with Up(tmp_path, *racks, "--switch", "bmv2") as up:
         done = fanin("launch", str(tmp_path / "gathers.py"), **up.environment)
         assert done.returncode == 0, done.stderr
