@@ -222,12 +222,6 @@ class SwitchUnderTest:
 
     # -- what went wrong -----------------------------------------------------------------------------------------
 
-    def blame(self, data: bytes) -> None:
-        """Trace the last packet that arrived with these bytes, if a test fails."""
-        for number, happened in enumerate(self._history):
-            if isinstance(happened, Arrival) and happened.data == data:
-                self._blamed, self._traces = number, None
-
     def trace(self) -> str:
         """Return the path of the packet that is blamed for a failure, or an empty text if there was none."""
         return "\n".join(as_text(found, verbose=True) for found in self._traces_of_blamed())

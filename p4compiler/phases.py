@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,6 @@ from fanin.p4compiler.lower import lower
 from fanin.p4compiler.parse.program import parse
 from fanin.p4compiler.psa.expand import divide_deparsers, expand, is_frame
 from fanin.p4compiler.source import Reporter
-from fanin.p4compiler.verify.flat import verify_flat, verify_lowered
-from fanin.p4compiler.verify.graph import verify_graphs
-from fanin.p4compiler.verify.syntax import verify_syntax
-from fanin.p4compiler.verify.typed import verify_checked
 from fanin.p4compiler.warn.program import warn
 
 
@@ -33,13 +29,11 @@ class Phase:
         name: Its name, as `--dump-after` takes it.
         run: The function that carries it out.
         dump: Formats its result as text.
-        verify: Yields what is wrong with its result; nothing if the phase is correct.
     """
 
     name: str
     run: Callable[[Any, Reporter], Any]
     dump: Callable[[Any], str]
-    verify: Callable[[Any], Iterator[str]]
 
 
 def _inline(program: ir.Program, reporter: Reporter) -> ir.FlatProgram:
@@ -53,27 +47,10 @@ def _inline(program: ir.Program, reporter: Reporter) -> ir.FlatProgram:
 
 # In the order in which a program passes through them. The first takes the tokens of the preprocessed source.
 PHASES = (
-    Phase("parse", lambda tokens, _: expand(parse(tokens)), dump_syntax, verify_syntax),
-    Phase("check", check, dump_checked, verify_checked),
-    Phase("inline", _inline, dump_flat, verify_flat),
-    Phase("lower", lambda program, _: lower(program), dump_flat, verify_lowered),
-    Phase("graph", lambda program, _: build_graphs(program), dump_graphs, verify_graphs),
+    Phase("parse", lambda tokens, _: expand(parse(tokens)), dump_syntax),
+    Phase("check", check, dump_checked),
+    Phase("inline", _inline, dump_flat),
+    Phase("lower", lambda program, _: lower(program), dump_flat),
+    Phase("graph", lambda program, _: build_graphs(program), dump_graphs),
 )
 PHASE_NAMES = tuple(phase.name for phase in PHASES)
-
-
-class BrokenPhaseError(Exception):
-    """Bug of the compiler: a phase returned an invalid result. str() lists the problems."""
-
-
-def run_verified(phase: Phase, tree: Any, reporter: Reporter) -> Any:
-    """Run a phase and verify its result.
-
-    Raises:
-        BrokenPhaseError: If the result is not what the next phase needs.
-    """
-    made = phase.run(tree, reporter)
-    problems = list(phase.verify(made))
-    if problems:
-        raise BrokenPhaseError("\n".join(f"after {phase.name}: {problem}" for problem in problems))
-    return made

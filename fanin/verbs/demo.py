@@ -7,27 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fanin import options
 from fanin.cli_errors import failing, failure
 from fanin.experiments.scenario.tools import ToolError
-from fanin.options import (
-    Captures,
-    ControllerFile,
-    Leaves,
-    Offload,
-    Program,
-    ProgramCompiler,
-    ProtocolName,
-    Rate,
-    ResultsFolder,
-    Spines,
-    Switch,
-    TopologyFile,
-    WorkerFile,
-    Workers,
-    hosts_per_leaf,
-    probability,
-    refuse_with_topology,
-)
 from fanin.output import say
 from fanin.testbed.sandbox import SandboxError, enter
 from fanin.topologies.errors import NetworkError
@@ -41,28 +23,28 @@ _MAX_LOSS = 0.5
 
 def demo(
     context: typer.Context,
-    workers: Workers = 8,
-    leaves: Leaves = 2,
-    spines: Spines = 2,
-    rate: Rate = None,
-    topology: TopologyFile = None,
+    workers: options.Workers = 8,
+    leaves: options.Leaves = 2,
+    spines: options.Spines = 2,
+    rate: options.Rate = None,
+    topology: options.TopologyFile = None,
     loss: Annotated[
         float,
         typer.Option(
-            parser=probability,
+            parser=options.probability,
             metavar="PROBABILITY",
             help="Loss per packet and link in the lossy run, such as 1% or 0.01",
         ),
     ] = 0.01,
-    switch: Switch = "embedded",
-    protocol: ProtocolName = None,
-    program: Program = None,
-    compiler: ProgramCompiler = "embedded",
-    controller: ControllerFile = None,
-    worker: WorkerFile = None,
-    offload: Offload = True,
-    pcap: Captures = None,
-    results: ResultsFolder = Path("results/demo"),
+    switch: options.Switch = "embedded",
+    protocol: options.ProtocolName = None,
+    program: options.Program = None,
+    compiler: options.ProgramCompiler = "embedded",
+    controller: options.ControllerFile = None,
+    worker: options.WorkerFile = None,
+    offload: options.Offload = True,
+    pcap: options.Captures = None,
+    results: options.ResultsFolder = Path("results/demo"),
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each run")] = False,
 ) -> None:
     """Train with in-network aggregation and compare with ring.
@@ -76,8 +58,8 @@ def demo(
     """
     if loss > _MAX_LOSS:
         raise typer.BadParameter(f"{loss}: at most {_MAX_LOSS}", param_hint="--loss")
-    refuse_with_topology(topology, context)
-    in_each = hosts_per_leaf(workers, leaves)
+    options.refuse_with_topology(topology, context)
+    in_each = options.hosts_per_leaf(workers, leaves)
     with failing("demo", SandboxError):
         enter()
 

@@ -7,18 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fanin import options
 from fanin.experiments.scenario.tools import Compiler, SwitchKind
-from fanin.options import (
-    MOST_CORES,
-    Changes,
-    ControllerFile,
-    PointsAsJson,
-    Program,
-    Results,
-    ScenarioFile,
-    WorkerFile,
-    brought,
-)
 from fanin.output import say
 
 
@@ -31,23 +21,23 @@ def _print_schema(wanted: bool) -> None:
 
 
 def run(
-    scenario: ScenarioFile,
-    changes: Changes = [],  # noqa: B006 - typer's way
+    scenario: options.ScenarioFile,
+    changes: options.Changes = [],  # noqa: B006 - typer's way
     switch: Annotated[SwitchKind | None, typer.Option(help="Switch software, as with --set switch=…")] = None,
-    program: Program = None,
+    program: options.Program = None,
     compiler: Annotated[Compiler | None, typer.Option(help="P4 compiler, as with --set compiler=…")] = None,
-    controller: ControllerFile = None,
-    worker: WorkerFile = None,
-    results: Results = None,
+    controller: options.ControllerFile = None,
+    worker: options.WorkerFile = None,
+    results: options.Results = None,
     cores: Annotated[
         int,
         typer.Option(
             min=1,
-            max=MOST_CORES,
+            max=options.MOST_CORES,
             help="Number of cores that may share the work of one point in virtual time; results do not depend on it",
         ),
     ] = 1,
-    as_json: PointsAsJson = False,
+    as_json: options.PointsAsJson = False,
     _schema: Annotated[
         bool,
         typer.Option(
@@ -69,7 +59,7 @@ def run(
     from fanin.run_points import load, run_scenario
 
     chosen = [f"{key}={value}" for key, value in (("switch", switch), ("compiler", compiler)) if value]
-    said = [*changes, *chosen, *brought(program=program, controller=controller, worker=worker)]
+    said = [*changes, *chosen, *options.brought(program=program, controller=controller, worker=worker)]
     run_scenario(
         *("run", scenario, load("run", scenario, said), said, results),
         afresh=True,

@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fanin import options
 from fanin.native.text import counted
-from fanin.options import (
-    Changes,
-    ControllerFile,
-    PointsAsJson,
-    Processes,
-    Program,
-    Results,
-    ScenarioFile,
-    Scheduler,
-    WorkerFile,
-    brought,
-)
 from fanin.topologies.units import BYTES, quantity_text
 
 if TYPE_CHECKING:
@@ -27,22 +16,22 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    scenario: ScenarioFile,
-    changes: Changes = [],  # noqa: B006 - typer's way
-    program: Program = None,
-    controller: ControllerFile = None,
-    worker: WorkerFile = None,
-    results: Results = None,
+    scenario: options.ScenarioFile,
+    changes: options.Changes = [],  # noqa: B006 - typer's way
+    program: options.Program = None,
+    controller: options.ControllerFile = None,
+    worker: options.WorkerFile = None,
+    results: options.Results = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Run points again that have earlier results")
     ] = False,
-    processes: Processes = None,
-    scheduler: Scheduler = None,
+    processes: options.Processes = None,
+    scheduler: options.Scheduler = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Print which points would run, for how long, and in how much memory"),
     ] = False,
-    as_json: PointsAsJson = False,
+    as_json: options.PointsAsJson = False,
 ) -> None:
     """Run a scenario for every combination of settings.
 
@@ -55,7 +44,7 @@ def sweep(
     """
     from fanin.run_points import load, run_scenario
 
-    changes = [*changes, *brought(program=program, controller=controller, worker=worker)]
+    changes = [*changes, *options.brought(program=program, controller=controller, worker=worker)]
     found = load("sweep", scenario, changes)
     if dry_run:
         _estimate(found, results or Path("results", found.frame.name), restart, processes, as_json)

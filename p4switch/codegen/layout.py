@@ -86,7 +86,6 @@ class Layout:
                 raise ProgramError(
                     f"header {header.name}: {header.type.width} bits are not a whole number of bytes"
                 )
-        self.stack_of = {name: stack for stack in program.stacks.values() for name in stack.headers}
         self.varbits = any(h.type.varbit for h in self.packet_headers)
         self.calls = list(_calls(program))
         self.requests = {call.kind.request for call in self.calls} - {None}

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fanin.p4compiler import Compiled, CompileError, compile_file, phases
+from tests.p4compiler.verify.phases import verified as verified_phase
 
 # A whole v1model program around the parts that a test is about.
 PROGRAM = """\
@@ -51,8 +50,7 @@ def source(**parts: str) -> str:
 def verified() -> Iterator[None]:
     """Verify the result of every phase in all tests of the compiler."""
     with pytest.MonkeyPatch.context() as patch:
-        checked = tuple(replace(p, run=partial(phases.run_verified, p)) for p in phases.PHASES)
-        patch.setattr(phases, "PHASES", checked)
+        patch.setattr(phases, "PHASES", tuple(map(verified_phase, phases.PHASES)))
         yield
 
 

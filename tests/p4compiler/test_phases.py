@@ -15,6 +15,7 @@ from fanin.p4compiler.graph import GraphProgram, TableNode
 from fanin.p4compiler.names import Names
 from fanin.p4compiler.parse.preprocess import preprocess
 from fanin.p4compiler.source import Reporter
+from tests.p4compiler.verify.phases import INVARIANTS, BrokenPhaseError, verified
 
 GOLDEN = Path(__file__).parent / "golden"
 PROGRAM = GOLDEN / "inlined" / "program.p4"
@@ -30,7 +31,7 @@ def trees(program: Path) -> dict[str, Any]:
 
 
 def problems(phase: str, tree: Any) -> str:
-    return "\n".join(phases.PHASES[PHASE_NAMES.index(phase)].verify(tree))
+    return "\n".join(INVARIANTS[phase](tree))
 
 
 @pytest.mark.parametrize("program", sorted(GOLDEN.glob("*/program.p4")), ids=lambda path: path.parent.name)
@@ -57,12 +58,9 @@ def test_a_phase_that_is_broken_ends_compilation(name: str, monkeypatch: pytest.
         return _not_inlined(tree) if name == "inline" else tree
 
     position = PHASE_NAMES.index(name)
-    phase = replace(phases.PHASES[position], run=broken)
-    verified = replace(phase, run=lambda tree, reporter: phases.run_verified(phase, tree, reporter))
-    monkeypatch.setattr(
-        phases, "PHASES", (*phases.PHASES[:position], verified, *phases.PHASES[position + 1 :])
-    )
-    with pytest.raises(phases.BrokenPhaseError, match=rf"^after {name}: .*program\.p4:\d+:\d+: "):
+    phase = verified(replace(phases.PHASES[position], run=broken))
+    monkeypatch.setattr(phases, "PHASES", (*phases.PHASES[:position], phase, *phases.PHASES[position + 1 :]))
+    with pytest.raises(BrokenPhaseError, match=rf"^after {name}: .*program\.p4:\d+:\d+: "):
         compile_file(PROGRAM)
 
 

@@ -13,26 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fanin import options
 from fanin.cli_errors import INTERRUPTED, complain, failing
 from fanin.experiments.scenario.tools import ToolError
-from fanin.options import (
-    Captures,
-    ControllerFile,
-    Leaves,
-    Offload,
-    Program,
-    ProgramCompiler,
-    ProtocolName,
-    Rate,
-    Spines,
-    Switch,
-    TopologyFile,
-    Workers,
-    creatable,
-    file_to_write,
-    hosts_per_leaf,
-    refuse_with_topology,
-)
 from fanin.output import say
 from fanin.testbed.running import JOB_SERVICE, JOB_SERVICE_GRPC
 from fanin.testbed.runs import Run, scratch
@@ -65,21 +48,23 @@ def _address(text: str) -> tuple[str, int]:
 
 def up(
     context: typer.Context,
-    workers: Workers = 8,
-    leaves: Leaves = 2,
-    spines: Spines = 2,
-    rate: Rate = None,
-    topology: TopologyFile = None,
-    switch: Switch = "embedded",
-    protocol: ProtocolName = None,
-    program: Program = None,
-    compiler: ProgramCompiler = "embedded",
-    controller: ControllerFile = None,
-    offload: Offload = True,
-    pcap: Captures = None,
+    workers: options.Workers = 8,
+    leaves: options.Leaves = 2,
+    spines: options.Spines = 2,
+    rate: options.Rate = None,
+    topology: options.TopologyFile = None,
+    switch: options.Switch = "embedded",
+    protocol: options.ProtocolName = None,
+    program: options.Program = None,
+    compiler: options.ProgramCompiler = "embedded",
+    controller: options.ControllerFile = None,
+    offload: options.Offload = True,
+    pcap: options.Captures = None,
     logs: Annotated[
         Path,
-        typer.Option(file_okay=False, callback=creatable, help="Folder for the output of the switches"),
+        typer.Option(
+            file_okay=False, callback=options.creatable, help="Folder for the output of the switches"
+        ),
     ] = Path("results/up"),
     metrics: Annotated[
         Any,
@@ -122,7 +107,7 @@ def up(
     log: Annotated[
         Path | None,
         typer.Option(
-            parser=lambda text: file_to_write(text).resolve(),
+            parser=lambda text: options.file_to_write(text).resolve(),
             metavar="FILE",
             help="File to which events are appended as lines of JSON",
         ),
@@ -142,8 +127,8 @@ def up(
         fanin up --workers 2 --leaves 1 --spines 0
         fanin up --dashboard
     """
-    refuse_with_topology(topology, context)
-    in_each = hosts_per_leaf(workers, leaves)
+    options.refuse_with_topology(topology, context)
+    in_each = options.hosts_per_leaf(workers, leaves)
     if log is not None:  # to refuse it before a network is built
         with failing("up", OSError, status=2):
             log.parent.mkdir(parents=True, exist_ok=True)

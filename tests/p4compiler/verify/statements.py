@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from fanin.p4compiler import ir, types
 from fanin.p4compiler.rewrite import bodies, expressions, path
-from fanin.p4compiler.verify.expressions import at, verify_arguments, verify_expression
+from tests.p4compiler.verify.expressions import at, verify_arguments, verify_expression
 
 
 def walk_statements(statements: Iterable[ir.Stmt]) -> Iterator[ir.Stmt]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from fanin.p4compiler import ir
 from fanin.p4compiler.reach import reachable
 from fanin.p4compiler.rewrite import bodies, expressions, walk
-from fanin.p4compiler.verify.expressions import at
-from fanin.p4compiler.verify.statements import verify_statements, verify_states, verify_table
+from tests.p4compiler.verify.expressions import at
+from tests.p4compiler.verify.statements import verify_statements, verify_states, verify_table
 
 
 def verify_checked(program: ir.Program) -> Iterator[str]:

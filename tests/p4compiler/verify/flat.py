@@ -8,8 +8,8 @@ from fanin.p4compiler import ir, types
 from fanin.p4compiler.externs.registry import EXTERNS
 from fanin.p4compiler.rewrite import expressions, has_return, is_simple_key, path, walk
 from fanin.p4compiler.source import Span
-from fanin.p4compiler.verify.expressions import at
-from fanin.p4compiler.verify.statements import verify_statements, verify_states, verify_table, walk_statements
+from tests.p4compiler.verify.expressions import at
+from tests.p4compiler.verify.statements import verify_statements, verify_states, verify_table, walk_statements
 
 _WRITTEN_OUT = (ir.Declare, ir.CallFunction, ir.ApplyBlock)
 _OF_CONTROLS = (ir.CallAction, ir.ApplyTable)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from fanin.p4compiler import ir
 from fanin.p4compiler.graph import Graph, GraphProgram, Node, TableNode
-from fanin.p4compiler.verify.expressions import at
-from fanin.p4compiler.verify.statements import verify_statements, verify_table, walk_statements
+from tests.p4compiler.verify.expressions import at
+from tests.p4compiler.verify.statements import verify_statements, verify_table, walk_statements
 
 _IN_ACTIONS = (
     *(ir.Assign, ir.CallExtern, ir.CallHeader),

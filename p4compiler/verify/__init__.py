@@ -1,1 +1,0 @@
-"""Invariants that hold after each phase for every program. A violation is a bug of the compiler."""
