@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from itertools import chain
 
 from fanin.controller.tree import SLOTS
+from fanin.experiments.models.alone import Alone
 from fanin.experiments.models.packets import full_frame, full_payload, largest_frame
 from fanin.experiments.models.paths import Paths
 from fanin.experiments.scenario.settings import Settings
@@ -78,9 +80,24 @@ def flows_round_trip(settings: Settings, sizes: Mapping[tuple[str, str], int], w
     return paths.round_trip + paths.shared(window, most)
 
 
-def ring_recovery(settings: Settings) -> Recovery | None:
-    """Return the timers of a job that may have to fall back to a ring; None if nothing fails."""
-    return recovery(settings.model_copy(update={"algorithm": "ring"})) if settings.faults else None
+def beside_workers(settings: Settings, sizes: Mapping[tuple[str, str], int], window: int) -> float:
+    """Return the seconds for which a worker's packet and its answer may wait on the worker's link behind other flows.
+
+    Args:
+        settings: The point.
+        sizes: Bytes of the largest flow from one host to another, by both.
+        window: Packets that a flow may have in flight.
+    """
+    alone, packets = Alone(settings), Counter[str]()
+    for pair, size in sizes.items():
+        for host in pair:
+            packets[host] += min(window, -(-size // settings.payload))
+    return max(packets[member] * alone.packet_seconds(member) for member in settings.members)
+
+
+def ring_recovery(settings: Settings, queued: float = 0.0) -> Recovery | None:
+    """Return the timers of a job that may have to fall back to a ring; None if nothing fails. See recovery()."""
+    return recovery(settings.model_copy(update={"algorithm": "ring"}), queued) if settings.faults else None
 
 
 def longest_round_trip(settings: Settings) -> float:

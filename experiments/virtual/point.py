@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
 from fanin.experiments.models.alone import Alone
 from fanin.experiments.models.prediction import predicted_seconds
-from fanin.experiments.models.timers import flows_round_trip, recovery, ring_recovery, virtual_window
+from fanin.experiments.models.timers import (
+    beside_workers,
+    flows_round_trip,
+    recovery,
+    ring_recovery,
+    virtual_window,
+)
 from fanin.experiments.results.checking import Errors, Oracle, Promise, oracle_of
 from fanin.experiments.results.measured import FlowTimes, Measured, mean_window
 from fanin.experiments.results.recording import Vector
@@ -121,10 +127,10 @@ def _run_job(
             own = [x[part] for x in vectors]
             promises.append(oracle.promise(own, settings.collective))
             inputs.append(own)
-    protocol = settings.implementation
+    protocol, traffic = settings.implementation, requests(settings)
     with telling(protocol.worker):
         cluster = Cluster(
-            cluster_spec(settings),
+            cluster_spec(settings, _beside_workers(settings, traffic)),
             switch,
             inputs,
             None,
@@ -136,7 +142,7 @@ def _run_job(
             make_network=make_network,
         )
         prepare(cluster)
-        around = _Surroundings(settings, cluster)
+        around = _Surroundings(settings, cluster, traffic)
         around.run()
     return _measured(settings, around, promises)
 
@@ -149,11 +155,10 @@ class _Surroundings:
         of_workers: What the workers did while the job ran.
     """
 
-    def __init__(self, settings: Settings, cluster: Cluster) -> None:
-        self.settings, self.cluster = settings, cluster
+    def __init__(self, settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> None:
+        self.settings, self.cluster, self.wanted = settings, cluster, wanted
         self.others = start_other_jobs(settings, cluster)
-        self.wanted = requests(settings)
-        self.flows = _flows(settings, cluster, self.wanted)
+        self.flows = _flows(settings, cluster, wanted)
         self.storage = start_storage(settings, cluster)
         jobs = [JobUnderFaults(cluster.job, settings.min_workers)]
         jobs += [JobUnderFaults(job, None) for job in self.others.jobs] if self.others else []
@@ -215,7 +220,7 @@ def _measured(settings: Settings, around: _Surroundings, promises: list[Promise]
         retransmissions=sum(station.retransmissions for station in (*stations, *job.left)),
         closed_form_seconds=predicted_seconds(settings, settings.size, window),
         window=window,
-        recovery=recovery(settings),
+        recovery=recovery(settings, _beside_workers(settings, around.wanted)),
         congestion_window=mean_window(
             [_congestion_window(station.worker.statistics) for station in stations]
         ),
@@ -283,15 +288,10 @@ def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> F
     """Return the traffic of hosts outside the job; None if there is none."""
     if settings.traffic is None or not wanted:
         return None
-    flows = [flow for request in wanted for flow in request]
-    largest: dict[tuple[str, str], int] = {}
-    for flow in flows:
-        pair = flow.source, flow.destination
-        largest[pair] = max(largest.get(pair, 0), flow.size)
-    queued = flows_round_trip(settings, largest, settings.traffic.window)
+    queued = flows_round_trip(settings, _largest(wanted), settings.traffic.window)
     return Flows(
         cluster,
-        flows,
+        [flow for request in wanted for flow in request],
         window=settings.traffic.window,
         transport=settings.traffic_transport or "selective-repeat",
         recovery=recovery(settings, queued, settings.traffic_transport),
@@ -302,8 +302,22 @@ def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> F
     )
 
 
-def cluster_spec(settings: Settings) -> ClusterSpec:
-    """Return the description of the job and its network for the simulator."""
+def _beside_workers(settings: Settings, wanted: Sequence[Request]) -> float:
+    """Return the seconds for which packets of the job may wait behind traffic of their own hosts."""
+    return beside_workers(settings, _largest(wanted), settings.traffic.window) if settings.traffic else 0.0
+
+
+def _largest(wanted: Sequence[Request]) -> dict[tuple[str, str], int]:
+    """Return the bytes of the largest flow from one host to another, by both."""
+    largest: dict[tuple[str, str], int] = {}
+    for flow in chain.from_iterable(wanted):
+        pair = flow.source, flow.destination
+        largest[pair] = max(largest.get(pair, 0), flow.size)
+    return largest
+
+
+def cluster_spec(settings: Settings, queued: float = 0.0) -> ClusterSpec:
+    """Return the description of the job and its network for the simulator; `queued` is that of recovery()."""
     call = settings.compression.compressor or settings.collective
     return ClusterSpec(
         topology=settings.network,
@@ -315,7 +329,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         hosts=settings.members,
         trees=settings.trees,
         host=host_model(settings),
-        recovery=recovery(settings),
+        recovery=recovery(settings, queued),
         seed=settings.seed,
         algorithm=settings.algorithm,
         transport=settings.transport or "selective-repeat",
@@ -327,7 +341,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         payload=settings.payload,
         calls=("all-reduce", *[call] * len(buckets(settings))),
         ring=bool(settings.faults),
-        ring_recovery=ring_recovery(settings),
+        ring_recovery=ring_recovery(settings, queued),
         elastic=bool(settings.faults) and settings.min_workers is not None,
         priority=settings.priority,
         priorities=settings.prioritized,

@@ -98,6 +98,20 @@ def test_timers_of_other_traffic_suit_its_own_packets_however_short_the_vector(s
     assert carried < 2.2 * packets + 100  # each packet has an acknowledgement, and the job a few
 
 
+@pytest.mark.parametrize("algorithm", ["in-network", "ring"])
+def test_timers_of_a_job_allow_for_other_traffic_of_its_own_hosts(switch: Engine, algorithm: str) -> None:
+    """Packets of the job wait on their host's link behind a whole window of what the host sends to storage."""
+    shape = {"spines": 0, "leaves": 1, "hosts_per_leaf": 4, "rate": "10 Gb/s"}
+    traffic = {"pattern": "checkpoint", "size": "1 MB", "period": "5 ms", "duration": "1 ms"}
+    settings = point(
+        shape, size="4 kB", algorithm=algorithm, workers=2, repetitions=40, traffic=traffic, seed=1
+    )
+    run = run_virtual(settings, switch)
+    assert run.retransmissions == 0
+    assert run.traffic is not None
+    assert run.traffic.p50 > 100e-6  # both used the links at the same time
+
+
 def test_a_flow_waits_behind_a_window_of_each_that_shares_its_link() -> None:
     sizes = {("h3", "h7"): 10**6, ("h4", "h7"): 10**6, ("h4", "h8"): 4096}
     few, many = (flows_round_trip(point(), sizes, window) for window in (100, 200))
