@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Callable, Container, Iterable
+from typing import Protocol, TypeVar
 
 from fanin.p4switch.bmv2json.program import Program
 from fanin.p4switch.engine.engine import Engine
@@ -18,6 +18,14 @@ from fanin.p4switch.p4runtime.proto import p4i
 from fanin.p4switch.wakeup import WakeUp
 
 _Object = TypeVar("_Object")
+
+
+class _Described(Protocol):
+    @property
+    def preamble(self) -> p4i.Preamble: ...
+
+
+_Info = TypeVar("_Info", bound=_Described)
 
 
 class ById(dict[int, _Object]):
@@ -79,43 +87,47 @@ class PipelineObjects:
         # An action that a control also calls exists twice, the second time with bound parameters.
         by_count = sorted(program.actions.values(), key=lambda action: len(action.parameters))
         parameters = {action.name: action.parameters for action in by_count}
-        self.actions = ById(
+        self.actions = self.by_id(
             "action",
-            (
-                (
-                    action.preamble,
-                    ActionCodec(action, parameters[action.preamble.name], self.translations),
-                )
-                for action in (*p4info.actions, *_hidden_actions(p4info, program))
-                if action.preamble.name in parameters
-            ),
+            (*p4info.actions, *_hidden_actions(p4info, program)),
+            parameters,
+            lambda info: ActionCodec(info, parameters[info.preamble.name], self.translations),
         )
         profiles = {profile.preamble.id: profile for profile in p4info.action_profiles}
         counted = {counter.direct_table_id for counter in p4info.direct_counters}
         meters = {meter.direct_table_id: meter_type(meter) for meter in p4info.direct_meters}
-        self.tables = ById(
+        self.tables = self.by_id(
             "table",
-            (
-                (
-                    table.preamble,
-                    P4InfoTable(
-                        table,
-                        engine.table(table.preamble.name),
-                        self.actions,
-                        profiles.get(table.implementation_id),
-                        ports,
-                        self.translations,
-                        is_counted=table.preamble.id in counted,
-                        meter=meters.get(table.preamble.id),
-                    ),
-                )
-                for table in p4info.tables
-                if table.preamble.name in program.tables
+            p4info.tables,
+            program.tables,
+            lambda info: P4InfoTable(
+                info,
+                engine.table(info.preamble.name),
+                self.actions,
+                profiles.get(info.implementation_id),
+                ports,
+                self.translations,
+                is_counted=info.preamble.id in counted,
+                meter=meters.get(info.preamble.id),
             ),
         )
         self.constraints = Constraints(
             p4info, self.tables, self.translations, lambda group: group in engine.multicast.all()
         )
+
+    def by_id(
+        self, kind: str, described: Iterable[_Info], there: Container[str], make: Callable[[_Info], _Object]
+    ) -> ById[_Object]:
+        """Return objects by their P4Info ids.
+
+        Args:
+            kind: What messages call them.
+            described: Their descriptions in P4Info.
+            there: The names of those that the program has. Others are left out.
+            make: Returns the object for a description.
+        """
+        found = (info for info in described if info.preamble.name in there)
+        return ById(kind, ((info.preamble, make(info)) for info in found))
 
 
 def _hidden_actions(p4info: p4i.P4Info, program: Program) -> Iterable[p4i.Action]:

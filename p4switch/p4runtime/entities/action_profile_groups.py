@@ -9,7 +9,7 @@ from fanin.p4switch.p4runtime.codec.watch import watches
 from fanin.p4switch.p4runtime.codec.weights import check_weights
 from fanin.p4switch.p4runtime.entities.kind import DynamicKind
 from fanin.p4switch.p4runtime.errors import invalid, not_found
-from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
+from fanin.p4switch.p4runtime.objects import PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 
@@ -31,21 +31,17 @@ class ActionProfileGroups(DynamicKind[p4r.ActionProfileGroup]):
     """Groups of weighted members, one of which a packet's hash selects."""
 
     field = "action_profile_group"
+    id_field = "action_profile_id"
 
     def __init__(self, objects: PipelineObjects) -> None:
         self._ports = objects.ports
-        self._selectors = ById(
+        engine = objects.engine
+        self._selectors = objects.by_id(
             "action profile",
-            (
-                (info.preamble, _Selector(info, objects.engine.profile(info.preamble.name)))
-                for info in objects.p4info.action_profiles
-                if info.preamble.name in objects.engine.program.profiles
-            ),
+            objects.p4info.action_profiles,
+            engine.program.profiles,
+            lambda info: _Selector(info, engine.profile(info.preamble.name)),
         )
-
-    def p4_id(self, message: p4r.ActionProfileGroup) -> int:
-        """Return the id of the profile."""
-        return message.action_profile_id
 
     def insert(self, message: p4r.ActionProfileGroup) -> None:
         """Add a group."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fanin.p4switch.p4runtime.entities.kind import DynamicKind
 from fanin.p4switch.p4runtime.errors import invalid, not_found
-from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
+from fanin.p4switch.p4runtime.objects import PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4r
 
 
@@ -14,23 +14,19 @@ class ActionProfileMembers(DynamicKind[p4r.ActionProfileMember]):
     """Actions that table entries and groups refer to."""
 
     field = "action_profile_member"
+    id_field = "action_profile_id"
 
     def __init__(self, objects: PipelineObjects) -> None:
         self._actions = objects.actions
         self._constraints = objects.constraints
         self._names = {codec.name: codec for codec in objects.actions.values()}
-        self._profiles = ById(
+        engine = objects.engine
+        self._profiles = objects.by_id(
             "action profile",
-            (
-                (profile.preamble, objects.engine.profile(profile.preamble.name))
-                for profile in objects.p4info.action_profiles
-                if profile.preamble.name in objects.engine.program.profiles
-            ),
+            objects.p4info.action_profiles,
+            engine.program.profiles,
+            lambda info: engine.profile(info.preamble.name),
         )
-
-    def p4_id(self, message: p4r.ActionProfileMember) -> int:
-        """Return the id of the profile."""
-        return message.action_profile_id
 
     def insert(self, message: p4r.ActionProfileMember) -> None:
         """Add a member."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fanin.p4switch.engine.library import SESSIONS
+from fanin.p4switch.engine.replicas import ReplicaGroups
 from fanin.p4switch.entries import Clones
 from fanin.p4switch.p4runtime.entities.replication import ReplicationKind
 from fanin.p4switch.p4runtime.errors import invalid
@@ -16,14 +17,15 @@ class CloneSessions(ReplicationKind[p4r.CloneSessionEntry]):
     what = "clone session"
     number_field = "session_id"
 
-    def _add(self, message: p4r.CloneSessionEntry) -> None:
-        self._engine.sessions.insert(_session_id(message), self._replicas(message), self._clones(message))
+    @property
+    def _groups(self) -> ReplicaGroups:
+        return self._engine.sessions
 
-    def _replace(self, message: p4r.CloneSessionEntry) -> None:
-        self._engine.sessions.modify(_session_id(message), self._replicas(message), self._clones(message))
-
-    def _remove(self, message: p4r.CloneSessionEntry) -> None:
-        self._engine.sessions.delete(_session_id(message))
+    def _checked_number(self, message: p4r.CloneSessionEntry) -> int:
+        session = message.session_id
+        if not 0 < session < SESSIONS:
+            raise invalid(f"clone session {session} is not in 1..{SESSIONS - 1}")
+        return session
 
     def _clones(self, message: p4r.CloneSessionEntry) -> Clones:
         name, service_class = self._name(message), message.class_of_service
@@ -37,10 +39,3 @@ class CloneSessions(ReplicationKind[p4r.CloneSessionEntry]):
         if message.packet_length_bytes == 0:
             return Clones(service_class=service_class)
         return Clones(message.packet_length_bytes, service_class)
-
-
-def _session_id(message: p4r.CloneSessionEntry) -> int:
-    session = message.session_id
-    if not 0 < session < SESSIONS:
-        raise invalid(f"clone session {session} is not in 1..{SESSIONS - 1}")
-    return session

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fanin.p4switch.p4runtime.codec.counters import decode_counter, encode_counter
 from fanin.p4switch.p4runtime.codec.values import decode_indices
 from fanin.p4switch.p4runtime.entities.kind import StaticKind
-from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
+from fanin.p4switch.p4runtime.objects import PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4r
 
 
@@ -15,20 +15,16 @@ class Counters(StaticKind[p4r.CounterEntry]):
     """Cells of counters, read and written by index, or all at once."""
 
     field = "counter_entry"
+    id_field = "counter_id"
 
     def __init__(self, objects: PipelineObjects) -> None:
-        self._counters = ById(
+        engine = objects.engine
+        self._counters = objects.by_id(
             "counter",
-            (
-                (info.preamble, objects.engine.counter(info.preamble.name))
-                for info in objects.p4info.counters
-                if info.preamble.name in objects.engine.program.counters
-            ),
+            objects.p4info.counters,
+            engine.program.counters,
+            lambda info: engine.counter(info.preamble.name),
         )
-
-    def p4_id(self, message: p4r.CounterEntry) -> int:
-        """Return the id of the counter."""
-        return message.counter_id
 
     def modify(self, message: p4r.CounterEntry) -> None:
         """Set one cell, or every cell if no index is given. Without data nothing changes."""

@@ -38,6 +38,7 @@ class Digests(DynamicKind[p4r.DigestEntry]):
     """All digests of a pipeline. Thread-safe, because digests and requests arrive on different threads."""
 
     field = "digest_entry"
+    id_field = "digest_id"
 
     def __init__(self, objects: PipelineObjects) -> None:
         self._lock = threading.Lock()
@@ -58,10 +59,6 @@ class Digests(DynamicKind[p4r.DigestEntry]):
             described.append((info.preamble, digest))
             self._by_name[name] = digest
         self._digests = ById("digest", described)
-
-    def p4_id(self, message: p4r.DigestEntry) -> int:
-        """Return the id of the digest."""
-        return message.digest_id
 
     # Requests
 

@@ -14,13 +14,10 @@ class DirectCounters(StaticKind[p4r.DirectCounterEntry]):
     """Counters of table entries, and of each table's default entry."""
 
     field = "direct_counter_entry"
+    id_field = "table_entry.table_id"
 
     def __init__(self, objects: PipelineObjects) -> None:
         self._tables = objects.tables
-
-    def p4_id(self, message: p4r.DirectCounterEntry) -> int:
-        """Return the id of the table."""
-        return message.table_entry.table_id
 
     def modify(self, message: p4r.DirectCounterEntry) -> None:
         """Set the counter of the entry with a key. Without data nothing changes."""

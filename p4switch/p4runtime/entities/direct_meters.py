@@ -22,13 +22,10 @@ class DirectMeters(StaticKind[p4r.DirectMeterEntry]):
     """Meters of table entries, and of each table's default entry."""
 
     field = "direct_meter_entry"
+    id_field = "table_entry.table_id"
 
     def __init__(self, objects: PipelineObjects) -> None:
         self._tables = objects.tables
-
-    def p4_id(self, message: p4r.DirectMeterEntry) -> int:
-        """Return the id of the table."""
-        return message.table_entry.table_id
 
     def check(self, message: p4r.DirectMeterEntry) -> None:
         """Check that counters by colour are cleared, which is all that a write can do."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import ClassVar, Generic, Self, TypeVar
 
 from google.protobuf.message import Message
@@ -24,19 +25,21 @@ _INSERT, _MODIFY, _DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DEL
 class EntityKind(ABC, Generic[_Message]):
     """All entities of one kind in a pipeline, as messages.
 
-    `field` is the kind's field in p4.v1.Entity, or in the union inside p4.v1.Entity. Errors are raised as
-    P4RuntimeError, or as TableError by the engine.
+    `field` is the kind's field in p4.v1.Entity, or in the union inside p4.v1.Entity. `id_field` is the path in the
+    message to the P4Info id of the entity's object; "" if it belongs to none. Errors are raised as P4RuntimeError, or
+    as TableError by the engine.
     """
 
     field: ClassVar[str]
+    id_field: ClassVar[str] = ""
 
     @abstractmethod
     def __init__(self, objects: PipelineObjects) -> None:
         """Read P4Info's description, and raise INVALID_ARGUMENT if the program differs from it."""
 
-    @abstractmethod
     def p4_id(self, message: _Message) -> int:
         """Return the P4Info id of an entity's object, which roles refer to; 0 if it has none."""
+        return int(attrgetter(self.id_field)(message)) if self.id_field else 0
 
     @abstractmethod
     def write(self, kind: p4r.Update.Type.ValueType, message: _Message) -> None:

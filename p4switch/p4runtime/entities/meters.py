@@ -14,7 +14,7 @@ from fanin.p4switch.p4runtime.codec.meters import (
 )
 from fanin.p4switch.p4runtime.codec.values import decode_indices
 from fanin.p4switch.p4runtime.entities.kind import StaticKind
-from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
+from fanin.p4switch.p4runtime.objects import PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4r
 
 
@@ -22,20 +22,16 @@ class Meters(StaticKind[p4r.MeterEntry]):
     """Cells of meters, configured and read by index, or all at once."""
 
     field = "meter_entry"
+    id_field = "meter_id"
 
     def __init__(self, objects: PipelineObjects) -> None:
-        self._meters = ById(
+        engine = objects.engine
+        self._meters = objects.by_id(
             "meter",
-            (
-                (info.preamble, (objects.engine.meter(info.preamble.name), meter_type(info)))
-                for info in objects.p4info.meters
-                if info.preamble.name in objects.engine.program.meters
-            ),
+            objects.p4info.meters,
+            engine.program.meters,
+            lambda info: (engine.meter(info.preamble.name), meter_type(info)),
         )
-
-    def p4_id(self, message: p4r.MeterEntry) -> int:
-        """Return the id of the meter."""
-        return message.meter_id
 
     def check(self, message: p4r.MeterEntry) -> None:
         """Check that counters by colour are cleared, which is all that a write can do."""

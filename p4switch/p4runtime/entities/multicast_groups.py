@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grpc
 
+from fanin.p4switch.engine.replicas import ReplicaGroups
 from fanin.p4switch.p4runtime.entities.replication import ReplicationKind
 from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid
 from fanin.p4switch.p4runtime.proto import p4r
@@ -18,23 +19,17 @@ class MulticastGroups(ReplicationKind[p4r.MulticastGroupEntry]):
     what = "multicast group"
     number_field = "multicast_group_id"
 
-    def _add(self, message: p4r.MulticastGroupEntry) -> None:
-        self._engine.multicast.insert(_group_id(message), self._replicas(message))
+    @property
+    def _groups(self) -> ReplicaGroups:
+        return self._engine.multicast
 
-    def _replace(self, message: p4r.MulticastGroupEntry) -> None:
-        self._engine.multicast.modify(_group_id(message), self._replicas(message))
-
-    def _remove(self, message: p4r.MulticastGroupEntry) -> None:
-        self._engine.multicast.delete(_group_id(message))
-
-
-def _group_id(message: p4r.MulticastGroupEntry) -> int:
-    group = message.multicast_group_id
-    if group == 0:
-        raise invalid("0 is not a multicast group: it means no multicast to the data plane")
-    if group > _MAX_GROUP:
-        raise P4RuntimeError(
-            grpc.StatusCode.OUT_OF_RANGE,
-            f"multicast group {group} is above {_MAX_GROUP}, mcast_grp's largest value",
-        )
-    return group
+    def _checked_number(self, message: p4r.MulticastGroupEntry) -> int:
+        group = message.multicast_group_id
+        if group == 0:
+            raise invalid("0 is not a multicast group: it means no multicast to the data plane")
+        if group > _MAX_GROUP:
+            raise P4RuntimeError(
+                grpc.StatusCode.OUT_OF_RANGE,
+                f"multicast group {group} is above {_MAX_GROUP}, mcast_grp's largest value",
+            )
+        return group

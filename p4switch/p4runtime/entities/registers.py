@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from fanin.p4switch.p4runtime.codec.data import data_type
+from fanin.p4switch.engine.arrays import RegisterCells
+from fanin.p4switch.p4runtime.codec.data import DataType, data_type
 from fanin.p4switch.p4runtime.codec.values import decode_indices
 from fanin.p4switch.p4runtime.entities.kind import StaticKind
-from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
-from fanin.p4switch.p4runtime.proto import p4r
+from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 
 class Registers(StaticKind[p4r.RegisterEntry]):
     """Cells of registers, read and written by index, or all at once."""
 
     field = "register_entry"
+    id_field = "register_id"
 
     def __init__(self, objects: PipelineObjects) -> None:
-        self._registers = ById(
+        self._registers = objects.by_id(
             "register",
-            (
-                (
-                    info.preamble,
-                    (
-                        objects.engine.register(info.preamble.name),
-                        data_type(
-                            info.type_spec,
-                            objects.p4info.type_info,
-                            objects.translations,
-                            f"register {info.preamble.name}",
-                        ),
-                    ),
-                )
-                for info in objects.p4info.registers
-                if info.preamble.name in objects.engine.program.registers
-            ),
+            objects.p4info.registers,
+            objects.engine.program.registers,
+            partial(_register, objects),
         )
-
-    def p4_id(self, message: p4r.RegisterEntry) -> int:
-        """Return the id of the register."""
-        return message.register_id
 
     def modify(self, message: p4r.RegisterEntry) -> None:
         """Set one cell, or every cell if no index is given."""
@@ -58,3 +44,10 @@ class Registers(StaticKind[p4r.RegisterEntry]):
                 yield p4r.RegisterEntry(
                     register_id=number, index=p4r.Index(index=index), data=value_type.encode(iter([value]))
                 )
+
+
+def _register(objects: PipelineObjects, info: p4i.Register) -> tuple[RegisterCells, DataType]:
+    """Return the cells of a register, and the type of their values."""
+    name, types = info.preamble.name, objects.p4info.type_info
+    kind = data_type(info.type_spec, types, objects.translations, f"register {name}")
+    return objects.engine.register(name), kind

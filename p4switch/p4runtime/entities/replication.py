@@ -10,7 +10,8 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar, TypeVar
 
-from fanin.p4switch.entries import Replica
+from fanin.p4switch.engine.replicas import ReplicaGroups
+from fanin.p4switch.entries import DEFAULT_CLONE_OPTIONS, Clones, Replica
 from fanin.p4switch.p4runtime.codec.values import decode_value
 from fanin.p4switch.p4runtime.entities.kind import DynamicKind
 from fanin.p4switch.p4runtime.errors import invalid, not_found
@@ -38,10 +39,6 @@ class ReplicationKind(DynamicKind[_Message]):
         self._ports = objects.ports
         self._messages: dict[int, _Message] = {}
 
-    def p4_id(self, message: _Message) -> int:  # noqa: ARG002 - the same for all
-        """Return 0, because they belong to no object of P4Info."""
-        return 0
-
     def read(self, query: _Message) -> Iterator[_Message]:
         """Yield one, or raise NOT_FOUND; yield all if the id is 0."""
         number = self._number(query)
@@ -61,34 +58,39 @@ class ReplicationKind(DynamicKind[_Message]):
         """Replace lists with backup replicas, which may use other ports now."""
         for message in self._messages.values():
             if any(replica.backup_replicas for replica in message.replicas):
-                self._replace(message)
+                self._groups.modify(*self._given(message))
 
     def insert(self, message: _Message) -> None:
         """Add one."""
-        self._add(message)
+        self._groups.insert(*self._given(message))
         self._keep(message)
 
     def modify(self, message: _Message) -> None:
         """Replace one as a whole."""
-        self._replace(message)
+        self._groups.modify(*self._given(message))
         self._keep(message)
 
     def delete(self, message: _Message) -> None:
         """Remove one."""
-        self._remove(message)
-        del self._messages[self._number(message)]
+        number = self._checked_number(message)
+        self._groups.delete(number)
+        del self._messages[number]
 
     @abstractmethod
-    def _add(self, message: _Message) -> None:
-        """Add it to the engine."""
+    def _checked_number(self, message: _Message) -> int:
+        """Return the number, or raise an error if it is out of range."""
 
+    @property
     @abstractmethod
-    def _replace(self, message: _Message) -> None:
-        """Replace it in the engine."""
+    def _groups(self) -> ReplicaGroups:
+        """Return the engine's part of them."""
 
-    @abstractmethod
-    def _remove(self, message: _Message) -> None:
-        """Remove it from the engine."""
+    def _clones(self, message: _Message) -> Clones:  # noqa: ARG002 - only clones have options
+        """Return the options of clones, or raise INVALID_ARGUMENT."""
+        return DEFAULT_CLONE_OPTIONS
+
+    def _given(self, message: _Message) -> tuple[int, tuple[Replica, ...], Clones]:
+        return self._checked_number(message), self._replicas(message), self._clones(message)
 
     def _keep(self, message: _Message) -> None:
         copy = type(message)()

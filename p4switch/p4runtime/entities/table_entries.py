@@ -117,6 +117,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
     """Entries of all tables."""
 
     field = "table_entry"
+    id_field = "table_id"
 
     def __init__(self, objects: PipelineObjects) -> None:
         self._wakeup = objects.wakeup
@@ -127,10 +128,6 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
         for table in objects.tables.values():
             if table.info.has_initial_entries and not table.info.is_const_table:
                 table.installed.release(table.info.size)
-
-    def p4_id(self, message: p4r.TableEntry) -> int:
-        """Return the id of the table."""
-        return message.table_id
 
     # Writing
 

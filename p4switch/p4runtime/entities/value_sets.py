@@ -10,7 +10,7 @@ from fanin.p4switch.entries import EntryKey, Lpm, Match, Ternary
 from fanin.p4switch.p4runtime.codec.matches import MatchField
 from fanin.p4switch.p4runtime.entities.kind import StaticKind
 from fanin.p4switch.p4runtime.errors import invalid
-from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
+from fanin.p4switch.p4runtime.objects import PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 
@@ -36,20 +36,15 @@ class ValueSets(StaticKind[p4r.ValueSetEntry]):
     """Value sets, each written and read with all its members."""
 
     field = "value_set_entry"
+    id_field = "value_set_id"
 
     def __init__(self, objects: PipelineObjects) -> None:
-        self._sets = ById(
+        self._sets = objects.by_id(
             "value set",
-            (
-                (info.preamble, _Members(info, objects))
-                for info in objects.p4info.value_sets
-                if info.preamble.name in objects.engine.program.value_sets
-            ),
+            objects.p4info.value_sets,
+            objects.engine.program.value_sets,
+            lambda info: _Members(info, objects),
         )
-
-    def p4_id(self, message: p4r.ValueSetEntry) -> int:
-        """Return the id of the value set."""
-        return message.value_set_id
 
     def modify(self, message: p4r.ValueSetEntry) -> None:
         """Replace all members."""
