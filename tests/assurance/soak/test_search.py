@@ -70,7 +70,7 @@ OTHERS = [((2,), "GG"), ((1, 1), "TT"), ((2, 1), "UGT"), ((2, 2), "GTTG")]
 LETTERS = {"U": wire.UPDATE, "G": wire.GIVE, "T": wire.TAKE}
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("may", [{}, {"registers_lost": True}], ids=["", "registers lost"])
 @pytest.mark.parametrize(("racks", "types"), [*GATHERS, *SCATTERS, *OTHERS])
 def test_takers_get_the_sum_of_what_is_given_and_givers_learn_that_it_is_complete(
@@ -86,7 +86,7 @@ def test_takers_get_the_sum_of_what_is_given_and_givers_learn_that_it_is_complet
         assert states == []
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "racks", "types"),
     [
