@@ -136,7 +136,7 @@ def fate(switch: SwitchUnderTest, child: Child, frame: bytes) -> str:
 CHECKSUMS = [*((64, 1 << bit) for bit in (0, 7, 8, 15)), (256, 1), (64, 0xFFFF)]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "its_checksum"), [(64, None), (256, None), *CHECKSUMS])
 def test_no_bit_that_flips_changes_a_sum(

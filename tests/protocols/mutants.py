@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -29,11 +31,17 @@ def _source(program: Path) -> str:
     )
 
 
-def switch_with(protocol: Protocol, text: str, mutated: str, folder: Path) -> Engine:
-    """Return a switch with the protocol's program, in which `text` is replaced."""
+def switch_with(protocol: Protocol, text: str, mutated: str, cache: pytest.Cache) -> Engine:
+    """Return a switch with the protocol's program, in which `text` is replaced.
+
+    It is in the same folder each time, so that it is found compiled.
+    """
     changed = _replaced(_source(protocol.program), text, mutated)
     included = str(protocol.program.parents[2] / "p4src")
-    (folder / "program.p4").write_text(changed.replace("../../p4src", included))
+    folder = cache.mkdir(f"{protocol.name}-{crc32((text + mutated).encode()):08x}")
+    writing = folder / str(os.getpid())  # whole, whenever another process compiles it
+    writing.write_text(changed.replace("../../p4src", included))
+    writing.replace(folder / "program.p4")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("P4SWITCH_CFLAGS", "-Og")  # half the time to compile
         return load_switch(folder / "program.p4")

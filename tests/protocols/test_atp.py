@@ -103,8 +103,7 @@ def test_workers_whose_packets_meet_in_a_full_queue_do_not_meet_again(atp: Proto
     assert not run_scenario(scenario, switch, protocol=atp).violations
 
 
-@pytest.mark.few(2)
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("text", "mutated"),
     [
@@ -118,8 +117,10 @@ def test_workers_whose_packets_meet_in_a_full_queue_do_not_meet_again(atp: Proto
         ("RANKS = ranks;\n                        events.count(EVENT_SENT", "events.count(EVENT_SENT"),
     ],
 )
-def test_soak_finds_a_program_with_a_mistake(atp: Protocol, tmp_path: Path, text: str, mutated: str) -> None:
-    wrong = switch_with(atp, text, mutated, tmp_path)
+def test_soak_finds_a_program_with_a_mistake(
+    atp: Protocol, cache: pytest.Cache, text: str, mutated: str
+) -> None:
+    wrong = switch_with(atp, text, mutated, cache)
     assert run_scenario(_two_jobs(3, (6000, 6000)), wrong, protocol=atp).violations
 
 

@@ -100,7 +100,7 @@ def test_soak_finds_nothing_wrong_in_random_networks(canary: Protocol, switch: E
     assert not run_scenario(scenario_for(seed, canary), switch, protocol=canary).violations
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("text", "mutated"),
     [
@@ -126,10 +126,10 @@ def test_soak_finds_nothing_wrong_in_random_networks(canary: Protocol, switch: E
     ],
 )
 def test_soak_finds_a_program_with_a_mistake(
-    canary: Protocol, tmp_path: Path, text: str, mutated: str
+    canary: Protocol, cache: pytest.Cache, tmp_path: Path, text: str, mutated: str
 ) -> None:
     patient = _patient(canary, tmp_path)
-    wrong = switch_with(canary, text, mutated, tmp_path)
+    wrong = switch_with(canary, text, mutated, cache)
     runs = (
         run_scenario(Scenario(seed=seed, jobs=(LATE,), links=FAULTY), wrong, protocol=p)
         for seed in range(12)

@@ -179,8 +179,10 @@ def test_chunks_of_the_same_job_or_of_another_size_do_not_compete(
         ("ranks = new_ranks;", ""),
     ],
 )
-def test_soak_finds_a_program_with_a_mistake(esa: Protocol, tmp_path: Path, text: str, mutated: str) -> None:
-    wrong = switch_with(esa, text, mutated, tmp_path)
+def test_soak_finds_a_program_with_a_mistake(
+    esa: Protocol, cache: pytest.Cache, text: str, mutated: str
+) -> None:
+    wrong = switch_with(esa, text, mutated, cache)
     assert run_scenario(_two_jobs(3, (6000, 6000)), wrong, protocol=esa).violations
 
 

@@ -62,7 +62,7 @@ def test_soak_finds_nothing_wrong_in_random_networks(majority: Protocol, voting:
     assert not run_scenario(scenario_for(seed, majority), voting, protocol=majority).violations
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("text", "mutated"),
     [
@@ -72,10 +72,10 @@ def test_soak_finds_nothing_wrong_in_random_networks(majority: Protocol, voting:
     ],
 )
 def test_soak_finds_a_program_that_counts_wrong(
-    majority: Protocol, tmp_path: Path, text: str, mutated: str
+    majority: Protocol, cache: pytest.Cache, text: str, mutated: str
 ) -> None:
     work = Work((2, 3), window=3, elements=(3000,))
-    wrong = switch_with(majority, text, mutated, tmp_path)
+    wrong = switch_with(majority, text, mutated, cache)
     assert run_scenario(Scenario(jobs=(work,), links=FAULTY), wrong, protocol=majority).violations
 
 

@@ -76,8 +76,7 @@ def test_soak_finds_nothing_wrong_in_random_networks(
     assert not run_scenario(scenario_for(seed, omnireduce), sparse_switch, protocol=omnireduce).violations
 
 
-@pytest.mark.few(2)
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("text", "mutated"),
     [
@@ -94,10 +93,10 @@ def test_soak_finds_nothing_wrong_in_random_networks(
     ],
 )
 def test_soak_finds_a_program_with_a_mistake(
-    omnireduce: Protocol, tmp_path: Path, text: str, mutated: str
+    omnireduce: Protocol, cache: pytest.Cache, text: str, mutated: str
 ) -> None:
     scenario = Scenario(jobs=(_work(omnireduce, (2, 3), 3, (9000, 9000)),), links=FAULTY)
-    wrong = switch_with(omnireduce, text, mutated, tmp_path)
+    wrong = switch_with(omnireduce, text, mutated, cache)
     assert run_scenario(scenario, wrong, protocol=omnireduce).violations
 
 

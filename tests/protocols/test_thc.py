@@ -60,8 +60,7 @@ def test_soak_finds_nothing_wrong_in_random_networks(thc: Protocol, adding_switc
     assert not run_scenario(scenario_for(seed, thc), adding_switch, protocol=thc).violations
 
 
-@pytest.mark.few(2)
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("text", "mutated"),
     [
@@ -82,8 +81,10 @@ def test_soak_finds_nothing_wrong_in_random_networks(thc: Protocol, adding_switc
         ),
     ],
 )
-def test_soak_finds_a_program_with_a_mistake(thc: Protocol, tmp_path: Path, text: str, mutated: str) -> None:
-    wrong = switch_with(thc, text, mutated, tmp_path)
+def test_soak_finds_a_program_with_a_mistake(
+    thc: Protocol, cache: pytest.Cache, text: str, mutated: str
+) -> None:
+    wrong = switch_with(thc, text, mutated, cache)
     assert run_scenario(_scenario(thc, (2, 3), (600,) * 24), wrong, protocol=thc).violations
 
 

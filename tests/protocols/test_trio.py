@@ -79,8 +79,7 @@ def test_soak_finds_nothing_wrong_in_random_networks(
     assert not run_scenario(scenario_for(seed, trio), timing_switch, protocol=trio).violations
 
 
-@pytest.mark.few(2)
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("text", "mutated"),
     [
@@ -98,8 +97,10 @@ def test_soak_finds_nothing_wrong_in_random_networks(
         ("now - born >= (PATIENCE << STEP) * height", "false"),
     ],
 )
-def test_soak_finds_a_program_with_a_mistake(trio: Protocol, tmp_path: Path, text: str, mutated: str) -> None:
-    wrong = switch_with(trio, text, mutated, tmp_path)
+def test_soak_finds_a_program_with_a_mistake(
+    trio: Protocol, cache: pytest.Cache, text: str, mutated: str
+) -> None:
+    wrong = switch_with(trio, text, mutated, cache)
     forever = Work((2, 3), window=3, elements=(5000, 5000), stalls=(*STALLED, Stall(3, 0.03, 20.0)))
     scenario = Scenario(jobs=(forever if mutated == "false" else LATE,), links=FAULTY)
     assert run_scenario(scenario, wrong, protocol=trio).violations

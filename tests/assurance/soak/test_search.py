@@ -78,7 +78,7 @@ def search_owned(
     return search(engine, racks, Grant(chunks=chunks), types=of_all, scatter=types.islower(), **may)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("may", [{}, {"registers_lost": True}], ids=["", "registers lost"])
 @pytest.mark.parametrize(("racks", "types"), [*GATHERS, *SCATTERS, *OF_NOBODY])
 def test_takers_get_the_sum_of_what_is_given_and_givers_learn_that_it_is_complete(
@@ -91,7 +91,7 @@ def test_takers_get_the_sum_of_what_is_given_and_givers_learn_that_it_is_complet
         assert states == []
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "racks", "types", "may"),
     [

@@ -158,7 +158,7 @@ LIKELY = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", sorted(set(PROGRAM_MUTANTS) - SEARCHED))
 def test_a_mutant_of_the_program_is_caught(mutant: Callable[[str], Engine], name: str) -> None:
     assert_caught(mutant(name), likely=LIKELY.get(name, 0))

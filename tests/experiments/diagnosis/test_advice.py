@@ -40,6 +40,7 @@ def step_seconds(measured: Measured) -> float:
     return measured.usage.seconds / len(measured.usage.workers[0].began)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("backward", ["0 ms", "0.2 ms", "0.6 ms"])
 @pytest.mark.parametrize("window", [64, 512])
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
@@ -58,6 +59,7 @@ def test_a_window_is_no_cause_where_the_narrowest_link_is_full(
     assert "window" not in {finding.cause for finding in (*found.findings, *found.minor)}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "computing", [{}, {"step": {"forward": "0.02 ms", "backward": "0.1 ms"}}], ids=["sums", "steps"]
 )

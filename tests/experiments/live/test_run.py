@@ -32,7 +32,7 @@ class Quiet:
 
 folder = pathlib.Path(sys.argv[1])
 network = TopologySettings(leaf_spine=LeafSpine(spines=2, leaves=2, hosts_per_leaf=2))
-points = demo_points(network, 0.05, work=Work(Training(epochs=2, hidden=32), 1_000_000, 5))
+points = demo_points(network, 0.05, work=Work(Training(epochs=2, hidden=32), 300_000, 3))
 demo = run_demo(points, compile_program(PROGRAM, "embedded"), folder / "logs", Quiet())
 demo.write(folder)
 curves = [run.measured.curve for run in demo.runs]
@@ -79,9 +79,9 @@ def test_loss_is_repaired_and_changes_no_bit(runs: dict[Any, dict[str, Any]]) ->
 
 
 def test_bytes_on_the_wire_are_those_of_the_algorithms(runs: dict[Any, dict[str, Any]]) -> None:
-    vector, workers = 4_000_000, 4
-    ring = runs["4 MB", "ring", 0.0]["wire_bytes_per_worker"]
-    in_network = runs["4 MB", "in-network", 0.0]["wire_bytes_per_worker"]
+    vector, workers = 1_200_000, 4
+    ring = runs["1.2 MB", "ring", 0.0]["wire_bytes_per_worker"]
+    in_network = runs["1.2 MB", "in-network", 0.0]["wire_bytes_per_worker"]
     once_each_way = 2 * vector
     assert once_each_way < in_network < 1.25 * once_each_way
     ring_moves = 2 * (workers - 1) / workers * once_each_way

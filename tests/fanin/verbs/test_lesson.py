@@ -526,7 +526,7 @@ def test_the_closing_text_is_that_of_the_size_that_was_run() -> None:
     assert changed == f"With the lesson's own settings, without --set:\n{lesson.shown([])}"
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name in SMALLER)) for name in sorted(POINTS)]

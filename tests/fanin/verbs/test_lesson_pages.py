@@ -215,7 +215,7 @@ FEWER = {
     "failures": ["algorithm=in-network", "traffic_size=63 kB", "failures_writing=blocking"],
     "roofline": ["algorithm=in-network", "workload_model=resnet-50"],
     "tuner": ["algorithm=in-network"],
-    "sixteen-bits": [],
+    "sixteen-bits": ["algorithm=in-network"],
     "data-centres": ["algorithm=in-network", "uplink_delay=25 ms", "split=random"],
     "serving": ["serving_load=0.2", "serving_fan_out=8"],
     "storage": ["algorithm=in-network", "storage_prefetch=1", "storage_checkpoint=0 B"],

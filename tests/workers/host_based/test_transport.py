@@ -745,10 +745,10 @@ def summand(rank: int, call: int) -> float:
     return float(10**call * (rank + 1))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(max_examples=sized(25, 500))
+@settings(max_examples=sized(15, 500))
 @given(
     scripts=scripts_of_a_group(),
     faults=FAULTS,

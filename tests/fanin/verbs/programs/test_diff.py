@@ -251,6 +251,7 @@ def test_an_entry_that_only_one_takes_is_found(verdicts, tmp_path):
     assert (found.reference, found.other) == ("taken", "refused")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("program", [FANIN, TABLES], ids=lambda path: path.stem)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_entries_are_valid(program, seed):
