@@ -86,7 +86,9 @@ def _overlapping_racks(topology: Topology) -> Iterable[str]:
 
 
 def _rack(host: Host) -> IPv4Network:
-    return IPv4Network((int(host.ip), host.prefix_length), strict=False)  # from an int, as text takes much longer
+    return IPv4Network(
+        (int(host.ip), host.prefix_length), strict=False
+    )  # from an int, as text takes much longer
 
 
 def _missing_links(topology: Topology) -> Iterable[str]:
