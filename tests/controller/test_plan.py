@@ -211,6 +211,14 @@ def test_every_spine_is_one_of_the_equal_paths(network: Topology) -> None:
         assert group.params == {"base": 0, "count": len(network.tiers[1])}
 
 
+def test_twice_as_many_pods_have_twice_as_many_entries_not_four_times() -> None:
+    small, large = (
+        plan_forwarding(servers(pods=pods, leaves=1, spines=1, cores=1, servers_per_leaf=8)).values()
+        for pods in (8, 16)
+    )
+    assert sum(len(part.items) for part in large) <= 2 * sum(len(part.items) for part in small)
+
+
 @given(networks)
 def test_what_is_addressed_to_a_switch_ends_there(network: Topology) -> None:
     plan = plan_forwarding(network)

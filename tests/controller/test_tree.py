@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fanin.controller.errors import ControllerError
 from fanin.controller.tree import Aggregator, Job, Tree, aggregation_tree
 from fanin.topologies.model import Topology
-from fanin.topologies.shapes import fat_tree, leaf_spine, topology_from
+from fanin.topologies.shapes import fat_tree, leaf_spine, servers, topology_from
 from tests.topologies.networks import networks
 
 
@@ -203,6 +203,13 @@ def test_a_job_that_the_program_cannot_hold_is_refused_by_name(job: Job, complai
     with pytest.raises(ControllerError) as caught:
         aggregation_tree(leaf_spine(), job)
     assert complaint in str(caught.value)
+
+
+def test_more_than_a_thousand_switches_add_up_in_four_tiers() -> None:
+    network = servers(pods=32, leaves=1, spines=1, cores=1, servers_per_leaf=32, hosts_per_server=1)
+    tree = aggregation_tree(network, Job(1, tuple(host.name for host in network.ranked_hosts)))
+    assert len(tree.aggregators) == len(network.switches) == 32 * 32 + 32 + 32 + 1
+    assert Counter(len(part.children) for part in tree.aggregators) == {1: 32 * 32 + 32, 32: 32 + 1}
 
 
 def test_a_switch_has_bits_for_32_children() -> None:
