@@ -79,14 +79,13 @@ def work(settings: Settings, hops: float) -> float:
         return hops * effort(settings)
     if (cut := settings.parallelism) is not None:
         calls += 2 * round(_messages(cut) * settings.repetitions)
-    python = settings.algorithm == "in-network" and not _in_c(settings)
-    return hops * effort(settings) + calls * (_PYTHON_CALL if python else _CALL)
+    return hops * effort(settings) + calls * (_CALL if _in_c(settings) else _PYTHON_CALL)
 
 
 def effort(settings: Settings) -> float:
     """Return the time that a hop of a virtual point takes, in multiples of one whose packets arrive many at a time.
 
-    TCP, servers, and the workers of most protocols are Python.
+    TCP, servers, stages of a cut model and the workers of most protocols are Python. So is a host with other traffic.
     """
     in_network = settings.algorithm == "in-network"
     protocol = _OF_PROTOCOL.get(settings.protocol, _OTHER_PROTOCOL) if in_network else 1.0
@@ -96,14 +95,17 @@ def effort(settings: Settings) -> float:
         or settings.servers
     ):
         return _AWAKENED * protocol
-    if in_network and not settings.between_hosts and settings.parallelism is None and _in_c(settings):
+    traced = settings.workload is not None and settings.workload.trace
+    if not (settings.parallelism or traced or settings.traffic or settings.storage) and _in_c(settings):
         return 1.0
     alone = _per_packet(settings)
     return (1 + (_AWAKENED - 1) * 2 * alone / (1 + alone)) * protocol
 
 
 def _in_c(settings: Settings) -> bool:
-    """Return whether workers in the network are C."""
+    """Return whether workers are C."""
+    if settings.algorithm != "in-network":
+        return True
     return settings.implementation.ours and settings.collective == "all-reduce"
 
 
