@@ -81,14 +81,13 @@ def work(settings: Settings, hops: float) -> float:
         return hops * effort(settings)
     if (cut := settings.parallelism) is not None:
         calls += 2 * round(_messages(cut) * settings.repetitions)
-    python = settings.algorithm == "in-network" and not _in_c(settings)
-    return hops * effort(settings) + calls * (_PYTHON_CALL if python else _CALL)
+    return hops * effort(settings) + calls * (_CALL if _in_c(settings) else _PYTHON_CALL)
 
 
 def effort(settings: Settings) -> float:
     """Return the time that a hop of a virtual point takes, in multiples of one whose packets arrive many at a time.
 
-    TCP, servers, and the workers of most protocols are Python.
+    TCP, servers, stages of a cut model and the workers of most protocols are Python. So is a host with other traffic.
     """
     in_network = settings.algorithm == "in-network"
     protocol = _OF_PROTOCOL.get(settings.protocol, _OTHER_PROTOCOL) if in_network else 1.0
@@ -105,18 +104,18 @@ def effort(settings: Settings) -> float:
 
 
 def _in_c(settings: Settings) -> bool:
-    """Return whether workers in the network are C."""
+    """Return whether workers are C."""
+    if settings.algorithm != "in-network":
+        return True
     return settings.implementation.ours and settings.collective == "all-reduce"
 
 
 def _needs_python(settings: Settings) -> bool:
     """Return whether Python carries the packets of some workers: their hosts do more than all-reduces."""
-    if settings.algorithm == "in-network" and not _in_c(settings):
-        return True
     traffic = settings.traffic is not None and settings.traffic.pattern in ("checkpoint", "trace")
     replay = settings.workload is not None and bool(settings.workload.trace)
     more = settings.parallelism, settings.storage, settings.topology.reconfiguration
-    return traffic or replay or any(one is not None for one in more)
+    return traffic or replay or not _in_c(settings) or any(one is not None for one in more)
 
 
 def _per_packet(settings: Settings) -> float:

@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Condition
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 _T = TypeVar("_T")
 
@@ -27,36 +27,46 @@ class ProcessEndedError(RuntimeError):
     """A process that ended before its function returned."""
 
 
+class _Needs(NamedTuple):
+    """Bytes of memory that a call is expected to need, and cores."""
+
+    memory: float
+    cores: int
+
+
 class ProcessExecutor(ThreadPoolExecutor):
     """An executor that starts a process for each call, so that a crash or leaked memory affects no other call.
 
     Calls that have not ended when the context is left are killed.
 
     Args:
-        jobs: Calls at a time.
+        jobs: Cores for calls, and so the most calls at a time.
         preload: The module that processes have imported when they start.
     """
 
     def __init__(self, jobs: int, preload: str) -> None:
         super().__init__(jobs)
         self._context = fork_server(preload)
-        self._memory = MEMORY_SHARE * _free_memory()
-        self._running: dict[BaseProcess, float] = {}  # with the memory that each is expected to need
+        self._jobs, self._memory = jobs, memory_for_calls()
+        self._running: dict[BaseProcess, _Needs] = {}
         self._changed = Condition()
         self._closed = False
 
-    def submit_sized(self, memory: float, function: Callable[..., _T], *arguments: Any) -> Future[_T]:
-        """Call `function` as soon as there is a core and enough memory for it.
+    def submit_sized(
+        self, memory: float, function: Callable[..., _T], *arguments: Any, cores: int = 1
+    ) -> Future[_T]:
+        """Call `function` as soon as there are cores and enough memory for it.
 
-        A call that is alone starts whatever memory it needs. The future raises ProcessEndedError if the process ends
+        A call that is alone starts whatever it needs. The future raises ProcessEndedError if the process ends
         without a result.
 
         Args:
             memory: Bytes that the call is expected to need.
             function: The function; it must be picklable, like its arguments and its result.
             arguments: Its arguments.
+            cores: Cores that it uses.
         """
-        return self.submit(self._call, memory, function, arguments)
+        return self.submit(self._call, _Needs(memory, cores), function, arguments)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -68,17 +78,17 @@ class ProcessExecutor(ThreadPoolExecutor):
             self._changed.notify_all()
         self.shutdown(cancel_futures=True)
 
-    def _call(self, memory: float, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    def _call(self, needs: _Needs, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Start the process and wait for it, in a thread of the pool."""
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=_answer, args=(function, arguments, theirs), daemon=True)
         with ours:
             with self._changed, theirs:
-                self._changed.wait_for(lambda: self._closed or self._has_room(memory))
+                self._changed.wait_for(lambda: self._closed or self._has_room(needs))
                 if self._closed:
                     raise ProcessEndedError("it was cancelled before it started")
                 process.start()
-                self._running[process] = memory
+                self._running[process] = needs
             try:
                 return ours.recv()
             except EOFError:
@@ -99,8 +109,10 @@ class ProcessExecutor(ThreadPoolExecutor):
                 self._changed.notify_all()
         return process.exitcode or 0
 
-    def _has_room(self, memory: float) -> bool:
-        return not self._running or memory + sum(self._running.values()) <= self._memory
+    def _has_room(self, needs: _Needs) -> bool:
+        together = [needs, *self._running.values()]
+        fits = sum(one.memory for one in together) <= self._memory
+        return not self._running or (fits and sum(one.cores for one in together) <= self._jobs)
 
 
 def _answer(function: Callable[..., Any], arguments: tuple[Any, ...], connection: Connection) -> None:
@@ -129,6 +141,11 @@ def _how(status: int) -> str:
     if status < 0:
         return f"{signal.Signals(-status).name}, which the kernel sends when memory is short"
     return f"exit status {status}"
+
+
+def memory_for_calls() -> float:
+    """Return the bytes that calls may use together."""
+    return MEMORY_SHARE * _free_memory()
 
 
 def _free_memory() -> int:

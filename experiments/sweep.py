@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fanin.experiments.dask_scheduler import SchedulerError, scheduled
+from fanin.experiments.estimate import packet_hops, work
 from fanin.experiments.live.worker_group import Observe
-from fanin.experiments.processes import ProcessExecutor
+from fanin.experiments.processes import ProcessExecutor, memory_for_calls
 from fanin.experiments.results.files import Journal
 from fanin.experiments.results.measured import Row, failed_row, row
 from fanin.experiments.results.provenance import provenance
@@ -24,8 +25,7 @@ from fanin.topologies.units import BYTES, quantity_text
 
 # Memory of a point: the bytes of a process without vectors, and the factor for the bytes of all workers' vectors.
 BASE_BYTES, VECTORS_FACTOR = 200 << 20, 2.5
-
-_OF_ITS_KIND = "only runs of all-reduces one after another can use several"
+_NO_OTHER_CORES = "the other cores run other points, or there are none"  # why a point has one core
 
 
 class Observer(Protocol):
@@ -59,9 +59,9 @@ def run_points(
         journal: Receives each row as soon as it is finished.
         logs: Folder for the switches' output.
         observer: Receives the progress.
-        jobs: Virtual points that run at a time, if they fit into memory; None: as many as there are cores for.
+        jobs: Cores for virtual points, and so the most that run at a time if they fit into memory; None: all cores.
         scheduler: Address of a Dask scheduler whose workers run the virtual points instead, on one core each.
-        cores_each: How many cores may share the work of a virtual point.
+        cores_each: How many cores may share the work of a virtual point. It gets fewer if other points need them.
 
     Raises:
         CompileError: If a program cannot be compiled.
@@ -132,24 +132,65 @@ def _run_virtual(
     scheduler: str | None,
     cores_each: int,
 ) -> None:
-    if scheduler is None:
-        place = _processes(jobs or max(cores() // cores_each, 1), cores_each)
-    else:
-        place = scheduled(scheduler, run_point)
+    there = jobs or cores()
+    costs = {point.key: _cost(point) for point in points}
+    needs = [(costs[point.key], memory_of(point)) for point in points]
+    found = divided(there, cores_each, needs, memory_for_calls())
+    shares = {point.key: share for point, share in zip(points, found, strict=True)}
+    place = _processes(there, shares) if scheduler is None else scheduled(scheduler, run_point)
     with place as submit:
-        futures = {submit(point, programs[point.key].device_config): point for point in points}
+        # The longest first, so that no core is left with it at the end.
+        order = sorted(points, key=lambda point: costs[point.key], reverse=True)
+        futures = {submit(point, programs[point.key].device_config): point for point in order}
         for future in as_completed(futures):
             point = futures[future]
             error = future.exception()
             if isinstance(error, SchedulerError):
                 raise error
-            take(failed_row(point, _text(error)) if error else future.result())
+            alone = {"one_core_because": _NO_OTHER_CORES} if shares[point.key] == 1 < cores_each else {}
+            take(failed_row(point, _text(error)) if error else future.result() | alone)
+
+
+def _cost(point: Settings) -> float:
+    """Return the work of a point; 0 if it cannot be estimated."""
+    try:
+        return work(point, packet_hops(point))
+    except Exception:  # when the point runs, its row has the error
+        return 0.0
+
+
+def divided(cores: int, most: int, needs: Sequence[tuple[float, float]], memory: float) -> Sequence[int]:
+    """Divide cores among points.
+
+    A point gets as large a part of the cores as it has of all work. It gets more if there are fewer points than cores,
+    or if memory is short, so that fewer points run at a time.
+
+    Args:
+        cores: The cores.
+        most: The most cores that a point can use.
+        needs: The work of each point, in any unit, and its bytes of memory.
+        memory: Bytes that points may use together.
+
+    Returns:
+        The cores of each point.
+    """
+    total = sum(cost for cost, _ in needs)
+    found = []
+    for cost, needed in needs:
+        at_a_time = max(1, min(len(needs), cores, int(memory // needed)))
+        part = max(round(cores * cost / total) if total else 1, cores // at_a_time)
+        found.append(max(1, min(most, part)))
+    return found
 
 
 @contextmanager
-def _processes(jobs: int, cores_each: int) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
+def _processes(jobs: int, shares: Mapping[str, int]) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
+    def submit(point: Settings, config: bytes) -> Future[Row]:
+        share = shares[point.key]
+        return pool.submit_sized(memory_of(point), run_point, point, config, share, cores=share)
+
     with ProcessExecutor(jobs, preload="fanin.experiments.virtual.preload") as pool:
-        yield lambda point, config: pool.submit_sized(memory_of(point), run_point, point, config, cores_each)
+        yield submit
 
 
 def run_point(settings: Settings, device_config: bytes, cores_each: int = 1) -> Row:
@@ -178,8 +219,7 @@ def run_point(settings: Settings, device_config: bytes, cores_each: int = 1) -> 
         measured = run_virtual(settings, switch, make_network=make_network, cores=cores_each)
         rest: Row = {"run_seconds": time.perf_counter() - begun}
         if cores_each > 1:
-            reasons = [network.one_core_because for network in networks] or [_OF_ITS_KIND]
-            rest["one_core_because"] = next(filter(None, reasons), None)
+            rest["one_core_because"] = next(filter(None, (net.one_core_because for net in networks)), None)
         return row(settings, measured, **rest)
 
     return _attempt(settings, run)

@@ -11,7 +11,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any, TypeVar
 
-from fanin.native.collector import uncollected
+from fanin.native.collector import without_collector
 from fanin.p4compiler import ir, nodes, phases
 from fanin.p4compiler.check.program import check
 from fanin.p4compiler.compiled import Compiled
@@ -73,7 +73,7 @@ def compile_file(
         config = json.dumps(made, separators=(",", ":")).encode()
         return Compiled(config, emit_p4info(tree), _in_order(reporter.warnings), states)
 
-    with uncollected():  # garbage takes a tenth of the time to look for
+    with without_collector():  # garbage takes a tenth of the time to look for
         return _at_any_depth(path, run)
 
 

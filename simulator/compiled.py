@@ -74,7 +74,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         c_void_p,
         (
             *(*[c_uint32] * 3, c_void_p, c_uint32, c_void_p, *[c_uint32] * 2, *[c_void_p] * 2),
-            *(*[c_int64] * 2, c_uint32, *[c_void_p] * 2),
+            *(*[c_int64] * 2, c_uint32, c_uint64, *[c_void_p] * 2),
         ),
     ),
     "loop_close": (None, (c_void_p,)),
@@ -88,6 +88,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_set_timer": (None, (c_void_p, c_uint32, c_int64)),
     "loop_set_stalls": (None, (c_void_p, c_uint32, c_void_p, c_uint64)),
     "loop_set_station": (None, (c_void_p, c_uint32, c_void_p)),
+    "loop_remove_station": (None, (c_void_p, c_uint32)),
     "loop_set_card": (None, (c_void_p, c_uint32, c_void_p)),
     "loop_wake": (None, (c_void_p, c_uint32, c_int64)),
     "loop_continue": (None, (c_void_p, c_uint32, c_int64, c_int64)),

@@ -43,7 +43,7 @@ from fanin.simulator.hosts.stations import (
     addresses,
 )
 from fanin.simulator.job_spec import ClusterSpec, JobSpec
-from fanin.simulator.network import DEFAULT_HOST, Observer, Station
+from fanin.simulator.network import DEFAULT_HOST, ON_WAKES, MakeNetwork, Observer, Station
 from fanin.simulator.tables import install, remove
 from fanin.topologies.model import Host, Topology
 from fanin.workers import wire
@@ -100,7 +100,7 @@ class Fabric:
         observer: Observer | None = None,
         numbers: NumberSpace | None = None,
         planner: Planner = OURS,
-        make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
+        make_network: MakeNetwork = VirtualNetwork,
         priorities: bool = False,
         payload: int = PAYLOAD,
         reconfiguration: float | None = None,
@@ -232,7 +232,7 @@ class Fabric:
                 waiting.pop()
             return not waiting
 
-        return self.network.run(done, limit, watched=np.ones(1, np.int64))
+        return self.network.run(done, limit, watched=ON_WAKES)
 
     def host_bytes(self, hosts: Collection[str] | None = None) -> int:
         """Return the bytes, in frames, sent by and to these hosts. None counts all hosts."""
@@ -341,7 +341,10 @@ class Fabric:
     def vacate(self, host: str) -> None:
         """Remove the job's station from a host, without a replacement."""
         self._placed[host] = IdleStation()
-        self.network.replace_station(host, self._station_at(host), self.network.now / SECOND)
+        if host in self._flow_stations:
+            self.network.replace_station(host, self._station_at(host), self.network.now / SECOND)
+        else:
+            self.network.remove_station(host)
 
     def add_flow_station(
         self, host: str, station: Station | CardInC, ports: Collection[int], start: float
@@ -693,7 +696,7 @@ class Cluster(Fabric):
         make_server: MakeServer | None = None,
         in_place: bool = False,
         planner: Planner = OURS,
-        make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
+        make_network: MakeNetwork = VirtualNetwork,
     ) -> None:
         super().__init__(
             spec.topology,

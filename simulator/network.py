@@ -47,7 +47,13 @@ from fanin.topologies.model import LOOPBACK_IN, LOOPBACK_OUT, Topology
 
 _LOOK = SECOND // 1000  # how often links are checked for deadlocks
 _CACHE_LINE = 64
+WORTH = (
+    100  # of VirtualNetwork: these packets take about 30 us, and threads that wait for one another 10 to 20
+)
 LONGEST_FRAME = 1514  # Ethernet, without its frame check sequence
+ON_WAKES = np.ones(
+    1, np.int64
+)  # `watched` of run(), if the condition can only come true when a host wakes in Python
 
 SwitchProgram = CompiledProgram | PythonProgram
 
@@ -126,10 +132,11 @@ class VirtualNetwork:
         loopback: Seconds after which what a switch sends to its port LOOPBACK_OUT comes back by its port LOOPBACK_IN.
             Nothing is lost or counted there. None: switches have no such ports.
         cores: How many cores may share the work. The results are the same for any number.
+        worth: How many packets have to arrive in each part of the network in a window, on average over 16 windows, for
+            several cores to share the next windows. With fewer, they would wait for one another longer than they work.
 
     Attributes:
         now: The end of the last window, in picoseconds.
-        one_core_because: Why run() has used one core although there may be several; None if it has not.
         before_window: Called with the begin of each window, in picoseconds.
 
     Raises:
@@ -150,11 +157,12 @@ class VirtualNetwork:
         priorities: bool = False,
         loopback: float | None = None,
         cores: int = 1,
+        worth: int = WORTH,
     ) -> None:
         self.topology = topology
         self.now = 0
         self._wakes_in_python = 0
-        self.one_core_because: str | None = None
+        self._obstacle_met: str | None = None
         self.before_window: Callable[[int], None] | None = None
         self._cores = cores
         self._observer = observer
@@ -178,13 +186,15 @@ class VirtualNetwork:
         self._replaced: list[CardInC] = []  # whose packets may still wait for the card
         self._in_python: set[int] = set()  # hosts that leave nothing to C
         self._stalls: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        self._open(round(host.coalescing * SECOND), seed, priorities, loopback, cores)
+        self._open(round(host.coalescing * SECOND), seed, priorities, loopback, cores, worth)
         for name, program in switches.items():
             self.replace_switch(name, program)
         for name, station in stations.items():
             self._set_station(self._host_index[name], station)
 
-    def _open(self, coalescing: int, seed: int, priorities: bool, loopback: float | None, cores: int) -> None:
+    def _open(
+        self, coalescing: int, seed: int, priorities: bool, loopback: float | None, cores: int, worth: int
+    ) -> None:
         """Make the links and the loop."""
         topology, switches = self.topology, len(self._programs)
         nodes = self._switch_index | {name: switches + i for name, i in self._host_index.items()}
@@ -219,7 +229,7 @@ class VirtualNetwork:
             *(switches, len(self._stations), shape[1], link_at.ctypes.data),
             *(self._width, table.ctypes.data, len(ends), self._priorities),
             *(self._wakes.ctypes.data, self._faults.ctypes.data, self._window, coalescing),
-            *(parts.count, part_of.ctypes.data, first_hosts.ctypes.data),
+            *(parts.count, worth, part_of.ctypes.data, first_hosts.ctypes.data),
         )
         if not self._loop:
             raise MemoryError(f"no memory for the network {topology.name}")
@@ -272,6 +282,13 @@ class VirtualNetwork:
         """Run another station, or a worker in C, on that host from now on. It has received nothing so far."""
         self._set_station(self._host_index[host], station)
         self.wake(host, at)
+
+    def remove_station(self, host: str) -> None:
+        """Let the host do nothing from now on. What arrives there is lost."""
+        index = self._host_index[host]
+        self._c.loop_remove_station(self._loop, index)
+        self._stations[index] = None
+        self._in_python.discard(index)
 
     def _set_station(self, index: int, station: Station | CardInC) -> None:
         if not isinstance(station, CardInC) and (seconds := self._packet_seconds[index]):
@@ -326,12 +343,12 @@ class VirtualNetwork:
         """
         end = NEVER if limit == math.inf else round(limit * SECOND)
         if until is None:
-            watched = np.ones(1, np.int64)
+            watched = ON_WAKES
         if self._observer or self._journal or self.before_window or self._callbacks:
             watched = None
         threads = self._cores > 1
         if threads and (obstacle := self._obstacle(every_window=watched is None)):
-            self.one_core_because = self.one_core_because or obstacle
+            self._obstacle_met = self._obstacle_met or obstacle
             threads = False
         while not (until and until()):
             more = self._run_window(end) if watched is None else self._run_windows(end, watched, threads)
@@ -435,6 +452,13 @@ class VirtualNetwork:
         return int(self._c.loop_rounds(self._loop))
 
     @property
+    def one_core_because(self) -> str | None:
+        """Return why run() has used one core although there may be several; None if it has not."""
+        if self._cores > 1 and not self._obstacle_met and not self.barriers:
+            return "too few packets arrive at a time"
+        return self._obstacle_met
+
+    @property
     def hops(self) -> int:
         """Return the number of packets that have arrived at the far end of a link."""
         return int(self.links.counts.arrived.sum())
@@ -479,7 +503,7 @@ class VirtualNetwork:
         before = self._loop, limit, self._look_at, watched.ctypes.data
         host = self._c.loop_run(*before, threads, ctypes.byref(taken))
         if host == NO_THREADS:
-            self.one_core_because = self.one_core_because or f"the system refuses {self._parts} threads"
+            self._obstacle_met = self._obstacle_met or f"the system refuses {self._parts} threads"
             host = self._c.loop_run(*before, False, ctypes.byref(taken))
         self.now = max(self.now, self._c.loop_ended(self._loop))
         if host >= 0:
@@ -549,6 +573,9 @@ class VirtualNetwork:
             raise ValueError(
                 f"a packet of {longest} bytes left a switch; this network carries at most {self._width}"
             )
+
+
+MakeNetwork = Callable[..., VirtualNetwork]  # with the arguments of VirtualNetwork
 
 
 def _timer(deadline: float | None, now: int) -> int:

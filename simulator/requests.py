@@ -15,6 +15,7 @@ from fanin.simulator.fabric import Fabric
 from fanin.simulator.flows import FIRST_SOURCE_PORT, FLOW_PORT, LAST_SOURCE_PORT
 from fanin.simulator.job_spec import CongestionControlOf, dctcp
 from fanin.simulator.messages import Connections, MessageStation, Then, Way
+from fanin.simulator.network import ON_WAKES
 from fanin.workers.collective import Transport
 from fanin.workers.recovery import Recovery
 
@@ -161,7 +162,7 @@ class Requests:
 
     def run(self, limit: float) -> bool:
         """Run until every request has ended; return False if `limit` (seconds) comes first."""
-        return self._fabric.network.run(lambda: not self._unfinished, limit)
+        return self._fabric.network.run(lambda: not self._unfinished, limit, watched=ON_WAKES)
 
     def _ask(self, number: int, request: Request, now: float) -> None:
         """Ask all questions of a request."""

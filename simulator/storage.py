@@ -18,6 +18,7 @@ from fanin.simulator.fabric import Fabric, Job
 from fanin.simulator.flows import FIRST_SOURCE_PORT, FLOW_PORT, LAST_SOURCE_PORT
 from fanin.simulator.hosts.stations import WorkerStation
 from fanin.simulator.messages import Connections, MessageStation, Then, Way
+from fanin.simulator.network import ON_WAKES
 
 ASKING = 64  # bytes of a message that asks, lets a worker write, or says that all has arrived
 _PORTS_DRAW = 9  # separates draws of ports from other draws with the same seed
@@ -91,7 +92,9 @@ class Storage:
 
     def run(self, limit: float) -> bool:
         """Run until all checkpoints are written; return False if `limit` (seconds) comes first."""
-        return self._fabric.network.run(lambda: all(client.idle for client in self._clients), limit)
+        return self._fabric.network.run(
+            lambda: all(client.idle for client in self._clients), limit, watched=ON_WAKES
+        )
 
     def read_seconds(self, first: int = 0) -> list[float]:
         """Return the time of each worker's reads from its `first` one on, from the question to the last byte."""

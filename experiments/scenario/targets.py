@@ -91,7 +91,7 @@ EMBEDDED = Target(
     on_slow_links=Pace(window=128, segments=32),
     # Eight of the largest superframes, each of which takes half a millisecond on a link of 1 Gb/s.
     on_fast_links=Pace(window=496, segments=62),
-    # Nearly all slots of a switch. All processes share a few cores, so a packet has to wait until others have had their turn:
+    # Nearly all slots of a switch. All processes share a few cores, so a packet waits until others have had their turn:
     # with fewer packets in flight, each turn is short, and turns cost more than packets. A vector of 1 MB fits.
     on_unlimited_links=Pace(window=992, segments=62),
 )

@@ -30,6 +30,7 @@ from fanin.simulator import SECOND
 from fanin.simulator.fabric import Fabric, Job
 from fanin.simulator.hosts.stations import Vector
 from fanin.simulator.job_spec import JobSpec
+from fanin.simulator.network import ON_WAKES, MakeNetwork
 from fanin.workers.collective import Algorithm
 
 
@@ -71,7 +72,7 @@ class _Cluster:
         while self._to_come or self._waiting or self._running:
             self._begin_waiting()
             comes = self.traced[self._to_come[0]].arrival if self._to_come else LIMIT
-            if self._running and network.run(self._any_done, comes):
+            if self._running and network.run(self._any_done, comes, watched=ON_WAKES):
                 for running in [one for one in self._running if _done(one.job)]:
                     self._end(running)
             elif self._to_come:
@@ -180,13 +181,16 @@ def _done(job: Job) -> bool:
     return all(station.finished for station in job.stations)
 
 
-def run_arrivals(settings: Settings, arrivals: Arrivals, switch: Engine) -> Measured:
+def run_arrivals(
+    settings: Settings, arrivals: Arrivals, switch: Engine, make_network: MakeNetwork
+) -> Measured:
     """Run a point with a table arrivals.
 
     Args:
         settings: The point, with the largest vector of a job as its vector (Settings.as_vectors).
         arrivals: Its table.
         switch: The program of its switches.
+        make_network: Builds the network, with the arguments of VirtualNetwork.
 
     Raises:
         UnfinishedError: If the run does not end.
@@ -194,7 +198,7 @@ def run_arrivals(settings: Settings, arrivals: Arrivals, switch: Engine) -> Meas
         ControllerError: If the controller fails.
     """
     assert settings.elements is not None
-    fabric = make_fabric(settings, switch)
+    fabric = make_fabric(settings, switch, make_network)
     meter = LinkMeter(fabric, settings.priority)
     sampler = QueueSampler(fabric.network, settings.queue_samples)
     cluster = _Cluster(settings, arrivals, fabric)

@@ -21,6 +21,7 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Cluster
 from fanin.simulator.hosts.stations import Vector
 from fanin.simulator.job_spec import ClusterSpec
+from fanin.simulator.network import MakeNetwork
 
 
 def run_chain(
@@ -30,6 +31,7 @@ def run_chain(
     inputs: Sequence[Sequence[Vector]],
     promises: Sequence[Promise],
     computing: NDArray[np.float64],
+    make_network: MakeNetwork,
     waiting: float = 0.0,
     left_out: int = 0,
     prepare: Callable[[Cluster], None] = lambda _: None,
@@ -43,6 +45,7 @@ def run_chain(
         inputs: For each all-reduce one vector per worker, [all-reduces][workers].
         promises: The promise of each sum. They may be added while the chain runs.
         computing: Seconds for which each worker computes before each all-reduce, [workers, all-reduces].
+        make_network: Builds the network, with the arguments of VirtualNetwork.
         waiting: Seconds for which every worker does nothing after that.
         left_out: All-reduces at the beginning that do not count as steps.
         prepare: Called before the run.
@@ -70,6 +73,7 @@ def run_chain(
             protocol.make_worker,
             make_server=protocol.make_server,
             planner=protocol.planner(settings.paths),
+            make_network=make_network,
         )
         prepare(cluster)
         meter = LinkMeter(cluster, settings.priority)

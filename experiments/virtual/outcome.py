@@ -9,6 +9,7 @@ from fanin.experiments.scenario.settings import Settings
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import HostModel
 from fanin.simulator.fabric import Fabric
+from fanin.simulator.network import MakeNetwork
 
 LIMIT = 600.0  # seconds of virtual time for all all-reduces of a run
 
@@ -36,12 +37,13 @@ def host_model(settings: Settings) -> HostModel:
     return HostModel(settings.coalescing, settings.tcp.packet_time, settings.tcp_hosts)
 
 
-def make_fabric(settings: Settings, switch: Engine) -> Fabric:
+def make_fabric(settings: Settings, switch: Engine, make_network: MakeNetwork) -> Fabric:
     """Return the network of a point, on which jobs begin one by one.
 
     Args:
         settings: The point.
         switch: The program of its switches.
+        make_network: Builds the network, with the arguments of VirtualNetwork.
     """
     return Fabric(
         settings.network,
@@ -49,6 +51,7 @@ def make_fabric(settings: Settings, switch: Engine) -> Fabric:
         host=host_model(settings),
         seed=settings.seed,
         planner=settings.implementation.planner(settings.paths),
+        make_network=make_network,
         priorities=settings.prioritized,
         payload=settings.payload,
         loopback=settings.loopback,

@@ -33,6 +33,7 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Fabric, Job
 from fanin.simulator.hosts.stations import PeerPort, WorkerStation, addresses
 from fanin.simulator.job_spec import JobSpec
+from fanin.simulator.network import MakeNetwork
 from fanin.workers.collective import Operation
 from fanin.workers.host_based.engine import fastest
 from fanin.workers.host_based.participant import Group
@@ -51,13 +52,16 @@ class _Member(NamedTuple):
     rank: int
 
 
-def run_parallel(settings: Settings, parallelism: Parallelism, switch: Engine) -> Measured:
+def run_parallel(
+    settings: Settings, parallelism: Parallelism, switch: Engine, make_network: MakeNetwork
+) -> Measured:
     """Run a point with a table parallelism and check all sums and all vectors that are sent.
 
     Args:
         settings: The point.
         parallelism: Its table.
         switch: The program of its switches.
+        make_network: Builds the network, with the arguments of VirtualNetwork.
 
     Raises:
         CollectiveError: If a worker gives up.
@@ -66,7 +70,7 @@ def run_parallel(settings: Settings, parallelism: Parallelism, switch: Engine) -
         ControllerError: If the controller fails.
         PythonFileError: If the user's worker or controller fails.
     """
-    measured = run_ranks(settings, switch, lambda fabric: _Model(settings, parallelism, fabric))
+    measured = run_ranks(settings, switch, make_network, lambda fabric: _Model(settings, parallelism, fabric))
     return replace(measured, closed_form_seconds=predicted_step_seconds(settings, virtual_window(settings)))
 
 

@@ -52,7 +52,7 @@ from fanin.simulator.fabric import Cluster, Job
 from fanin.simulator.fault_recovery import JobUnderFaults
 from fanin.simulator.flows import Flows
 from fanin.simulator.job_spec import ClusterSpec
-from fanin.simulator.network import Observer
+from fanin.simulator.network import MakeNetwork, Observer
 from fanin.workers.collective import Algorithm, Statistics
 from fanin.workers.protocol import InNetworkStatistics
 
@@ -62,7 +62,7 @@ def run_virtual(
     switch: Engine,
     prepare: Callable[[Cluster], None] = lambda _: None,
     observer: Observer | None = None,
-    make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
+    make_network: MakeNetwork = VirtualNetwork,
     cores: int = 1,
 ) -> Measured:
     """Run a point and check every sum.
@@ -87,25 +87,27 @@ def run_virtual(
         PythonFileError: If the user's worker or controller fails.
     """
     use(settings.algorithm)
-    return _run_table(settings, switch) or _run_job(settings, switch, prepare, observer, make_network, cores)
+    return _run_table(settings, switch, make_network) or _run_job(
+        settings, switch, prepare, observer, make_network, cores
+    )
 
 
-def _run_table(settings: Settings, switch: Engine) -> Measured | None:
+def _run_table(settings: Settings, switch: Engine, make_network: MakeNetwork) -> Measured | None:
     """Run a point whose table replaces plain all-reduces, such as `serving`; return None if it has none."""
     if settings.workload is not None and settings.workload.trace:
-        return run_replay(settings, settings.workload, switch)
+        return run_replay(settings, settings.workload, switch, make_network)
     if settings.training is not None:
         summed = settings.as_vectors
         oracle = _oracle(summed, summed.algorithm)
-        return run_training(settings.training, summed, switch, cluster_spec(summed), oracle)
+        return run_training(settings.training, summed, switch, cluster_spec(summed), oracle, make_network)
     if settings.serving is not None:
-        return run_serving(settings.as_vectors, settings.serving, switch)
+        return run_serving(settings.as_vectors, settings.serving, switch, make_network)
     if settings.arrivals is not None:
-        return run_arrivals(settings.as_vectors, settings.arrivals, switch)
+        return run_arrivals(settings.as_vectors, settings.arrivals, switch, make_network)
     if settings.decoding is not None:
-        return _decode(settings, settings.decoding, switch)
+        return _decode(settings, settings.decoding, switch, make_network)
     if settings.parallelism is not None:
-        return run_parallel(settings, settings.parallelism, switch)
+        return run_parallel(settings, settings.parallelism, switch, make_network)
     return None
 
 
@@ -114,7 +116,7 @@ def _run_job(
     switch: Engine,
     prepare: Callable[[Cluster], None],
     observer: Observer | None,
-    make_network: Callable[..., VirtualNetwork],
+    make_network: MakeNetwork,
     cores: int,
 ) -> Measured:
     """Run a job of all-reduces, and everything that its point puts next to it."""
@@ -239,7 +241,7 @@ def _measured(settings: Settings, around: _Surroundings, promises: list[Promise]
     )
 
 
-def _decode(settings: Settings, decoding: Decoding, switch: Engine) -> Measured:
+def _decode(settings: Settings, decoding: Decoding, switch: Engine, make_network: MakeNetwork) -> Measured:
     """Return the measurements of a point with a table decoding; the columns of steps are those of a token."""
     summed = settings.as_vectors
     inputs = list(_vectors(summed))
@@ -248,7 +250,9 @@ def _decode(settings: Settings, decoding: Decoding, switch: Engine) -> Measured:
     workers = len(settings.members)
     computing = np.full((workers, len(inputs)), decoding.compute_seconds(workers))
     spec = replace(cluster_spec(summed), until_sum=True)  # the next layer writes elsewhere
-    _, measured = run_chain(summed, switch, spec, inputs, promises, computing, decoding.launch, FIRST_SUMS)
+    _, measured = run_chain(
+        summed, switch, spec, inputs, promises, computing, make_network, decoding.launch, FIRST_SUMS
+    )
     assert measured.step_seconds is not None
     assert measured.exposed_seconds is not None
     return replace(

@@ -30,6 +30,7 @@ from fanin.native.python_file import telling
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Fabric
 from fanin.simulator.hosts.stations import Frames, Vector, WorkerStation
+from fanin.simulator.network import ON_WAKES, MakeNetwork
 from fanin.workers.protocol import InNetworkStatistics
 from fanin.workers.wire import HEADERS
 
@@ -318,12 +319,18 @@ class Ranks(Protocol):
         ...
 
 
-def run_ranks(settings: Settings, switch: Engine, make: Callable[[Fabric], Ranks]) -> Measured:
+def run_ranks(
+    settings: Settings,
+    switch: Engine,
+    make_network: MakeNetwork,
+    make: Callable[[Fabric], Ranks],
+) -> Measured:
     """Run ranks on a fabric until all have done their steps, and check all results.
 
     Args:
         settings: The point.
         switch: The program of its switches.
+        make_network: Builds the network, with the arguments of VirtualNetwork.
         make: Starts the jobs of the ranks on the fabric, and returns the ranks.
 
     Raises:
@@ -335,7 +342,7 @@ def run_ranks(settings: Settings, switch: Engine, make: Callable[[Fabric], Ranks
     """
     assert settings.elements is not None
     with telling(settings.implementation.worker):
-        fabric = make_fabric(settings, switch)
+        fabric = make_fabric(settings, switch, make_network)
         ranks = make(fabric)
         for host, station in zip(settings.members, ranks.stations, strict=True):
             fabric.network.replace_station(host, station, 0.0)
@@ -348,7 +355,7 @@ def run_ranks(settings: Settings, switch: Engine, make: Callable[[Fabric], Ranks
                 unfinished.pop()
             return not unfinished
 
-        if not fabric.network.run(all_finished, LIMIT):
+        if not fabric.network.run(all_finished, LIMIT, watched=ON_WAKES):
             raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
 
     ended = np.array([station.ended for station in ranks.stations])

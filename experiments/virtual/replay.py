@@ -29,6 +29,7 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Fabric
 from fanin.simulator.hosts.stations import PeerPort, Vector, WorkerStation, addresses
 from fanin.simulator.job_spec import JobSpec
+from fanin.simulator.network import MakeNetwork
 from fanin.workers.collective import Algorithm, Operation
 from fanin.workers.host_based.engine import fastest
 from fanin.workers.host_based.participant import Group
@@ -38,13 +39,14 @@ _VALUES = 4  # separates their random numbers from those of other vectors
 _SHIFTS = 16  # successive calls send other parts of a rank's values, so that an old result is never right
 
 
-def run_replay(settings: Settings, workload: Workload, switch: Engine) -> Measured:
+def run_replay(settings: Settings, workload: Workload, switch: Engine, make_network: MakeNetwork) -> Measured:
     """Run a point with a trace and check all results.
 
     Args:
         settings: The point.
         workload: Its table.
         switch: The program of its switches.
+        make_network: Builds the network, with the arguments of VirtualNetwork.
 
     Raises:
         TraceError: If the trace cannot be read.
@@ -55,7 +57,9 @@ def run_replay(settings: Settings, workload: Workload, switch: Engine) -> Measur
         PythonFileError: If the user's worker or controller fails.
     """
     trace = load_trace(workload.trace)
-    measured = run_ranks(settings, switch, lambda fabric: _Replay(settings, workload, trace, fabric))
+    measured = run_ranks(
+        settings, switch, make_network, lambda fabric: _Replay(settings, workload, trace, fabric)
+    )
     steps = [each * workload.scale for each in trace.step_seconds]
     return replace(measured, trace_step_seconds=float(np.mean(steps)) if steps else None)
 

@@ -23,6 +23,7 @@ from fanin.experiments.virtual.outcome import (
 )
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler
 from fanin.p4switch.engine.engine import Engine
+from fanin.simulator.network import MakeNetwork
 from fanin.simulator.requests import Question, Request, Requests, Service
 from fanin.workers.host_based.transport import PAYLOAD
 
@@ -30,13 +31,14 @@ _DRAW = 8  # separates these random numbers from others of the same seed
 _WARM_UP = 0.1  # share of the duration after which queues count as filled
 
 
-def run_serving(settings: Settings, serving: Serving, switch: Engine) -> Measured:
+def run_serving(settings: Settings, serving: Serving, switch: Engine, make_network: MakeNetwork) -> Measured:
     """Run a point with a table serving.
 
     Args:
         settings: The point, with an answer as its vector (Settings.as_vectors).
         serving: Its table.
         switch: The program of its switches.
+        make_network: Builds the network, with the arguments of VirtualNetwork.
 
     Raises:
         UnfinishedError: If the run does not end.
@@ -44,7 +46,7 @@ def run_serving(settings: Settings, serving: Serving, switch: Engine) -> Measure
         ControllerError: If the controller fails.
     """
     assert settings.elements is not None
-    fabric = make_fabric(settings, switch)
+    fabric = make_fabric(settings, switch, make_network)
     wanted = list(_requests(settings, serving))
     timers = recovery(settings, transport=serving.transport)
     service = Service(

@@ -22,6 +22,7 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Cluster
 from fanin.simulator.hosts.stations import WorkerStation
 from fanin.simulator.job_spec import ClusterSpec
+from fanin.simulator.network import MakeNetwork
 
 _MOMENTUM = np.float32(0.9)
 _SHARING, _BATCHES, _STALLING = 6, 7, 8  # separate their random numbers from others of the same seed
@@ -139,7 +140,12 @@ class _Round(Sequence[Vector]):
 
 
 def run_training(
-    training: Training, settings: Settings, switch: Engine, spec: ClusterSpec, oracle: Oracle
+    training: Training,
+    settings: Settings,
+    switch: Engine,
+    spec: ClusterSpec,
+    oracle: Oracle,
+    make_network: MakeNetwork,
 ) -> Measured:
     """Train in virtual time, and check every sum. There are no barriers.
 
@@ -149,6 +155,7 @@ def run_training(
         switch: The program of its switches.
         spec: The job and its network.
         oracle: The oracle of its sums.
+        make_network: Builds the network, with the arguments of VirtualNetwork.
 
     Raises:
         CollectiveError: If a worker gives up.
@@ -164,7 +171,9 @@ def run_training(
         rounds.stations = cluster.stations
 
     computing = _computing(training, settings.seed, workers)
-    cluster, measured = run_chain(settings, switch, spec, rounds, rounds.promises, computing, prepare=watch)
+    cluster, measured = run_chain(
+        settings, switch, spec, rounds, rounds.promises, computing, make_network, prepare=watch
+    )
     rounds.take(len(rounds) - 1, 0)
     ended = np.max([station.ended for station in cluster.stations], axis=0)
     return replace(measured, curve=Curve(seconds=ended.tolist(), accuracy=rounds.accuracy))

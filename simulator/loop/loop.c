@@ -105,14 +105,15 @@ void loop_close(struct loop *l)
 
 /* Makes a network whose packets have up to `longest` bytes, and returns its first part. Nodes are numbered, switches first.
  * `link_at` [nodes, ports] is the link that leaves a node at a port, or -1. `priorities` is the number of queues of each link, or
- * 0 for links without queues by priority. `part_of` [nodes] says which of the `parts` has a node; the hosts of part i are those
- * from first_hosts[i] to first_hosts[i + 1]. `faults` has the counts of each part. Returns NULL if there is no memory. */
+ * 0 for links without queues by priority. Threads are worth their barriers if `worth` packets
+ * arrive in each part in a window. `part_of` [nodes] says which of the `parts` has a node; the hosts of part i are those from
+ * first_hosts[i] to first_hosts[i + 1]. `faults` has the counts of each part. Returns NULL if there is no memory. */
 struct loop *loop_open(uint32_t switches, uint32_t hosts, uint32_t ports, const int32_t *link_at, uint32_t longest,
                        struct link *links, uint32_t link_count, uint32_t priorities, int64_t *wakes,
                        int64_t (*faults)[FAULTS], int64_t window, int64_t coalescing, uint32_t parts,
-                       const uint32_t *part_of, const uint32_t *first_hosts)
+                       uint64_t worth, const uint32_t *part_of, const uint32_t *first_hosts)
 {
-    struct team *t = open_team(switches, hosts, parts, part_of);
+    struct team *t = open_team(switches, hosts, parts, worth, part_of);
     if (!t)
         return NULL;
     t->queues = calloc((size_t)link_count * priorities + 1, sizeof *t->queues);
@@ -484,6 +485,12 @@ void loop_set_station(struct loop *first, uint32_t host, struct station *station
     struct loop *l = part_of_host(first, host);
     remove_card(l, host);
     replace_station(l, host, station);
+}
+
+void loop_remove_station(struct loop *first, uint32_t host)
+{
+    loop_set_station(first, host, NULL);
+    first->hosts[host].present = false;
 }
 
 /* Returns the next host of a part that wakes before `end` and needs Python, or -1. */

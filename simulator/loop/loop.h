@@ -203,10 +203,15 @@ struct team {
     struct parcels *parcels; /* [2][from][to]; `filled` of the two is filled in this window, and the other one emptied */
     uint32_t filled;
     int64_t begin, window_end, ended; /* of the window in hand; end of the last one that has ended */
+    uint64_t worth;          /* events per part in a window for which threads are worth their barriers */
+    uint64_t events;         /* in the `counted` windows since `dense` was decided */
+    uint32_t counted;
+    bool dense;              /* whether there were so many */
     /* One call of loop_run(): */
     int64_t limit, look_at, outcome;
     const int64_t *watched;
     uint32_t windows;
+    bool threads;            /* the parts may have one each */
     bool stopped;            /* no thread begins another window */
     pthread_mutex_t lock;
     pthread_cond_t next_round;
@@ -273,7 +278,7 @@ bool add_row(struct loop *l, uint32_t length, uint32_t *row);
 void free_row(struct loop *l, uint32_t row);
 void add_event(struct loop *l, struct events *events, struct event event);
 void schedule(struct loop *l, struct event event);
-struct team *open_team(uint32_t switches, uint32_t hosts, uint32_t count, const uint32_t *part_of);
+struct team *open_team(uint32_t switches, uint32_t hosts, uint32_t count, uint64_t worth, const uint32_t *part_of);
 void close_team(struct team *t);
 bool give_parcel(struct loop *l, struct event event);
 void send_signal(struct loop *l, struct event signal);

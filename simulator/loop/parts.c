@@ -8,17 +8,20 @@
 #include <string.h>
 
 enum { RUN_AT_ONCE = 10000 }; /* windows, after which Python may be interrupted */
-enum { TO_CHECK = -1, AT_LIMIT = -2, NO_THREADS = -3 };
+enum { TO_CHECK = -1, AT_LIMIT = -2, NO_THREADS = -3, OTHER_WAY = -4 };
+enum { COUNTED = 16 }; /* windows, after which is decided whether threads are worth their barriers */
 enum { LOOKS = 500 }; /* at the others, by a thread that waits for them, before it sleeps */
 
 /* Makes a team whose parts are still to be opened. Returns NULL if there is no memory. */
-struct team *open_team(uint32_t switches, uint32_t hosts, uint32_t count, const uint32_t *part_of)
+struct team *open_team(uint32_t switches, uint32_t hosts, uint32_t count, uint64_t worth, const uint32_t *part_of)
 {
     struct team *t = calloc(1, sizeof *t);
     if (!t)
         return NULL;
     size_t nodes = (size_t)switches + hosts;
     t->count = count;
+    t->worth = worth;
+    t->dense = !worth;
     t->switches = switches;
     t->host_count = hosts;
     pthread_mutex_init(&t->lock, NULL);
@@ -147,22 +150,36 @@ void exchange_parcels(struct team *t)
 
 static int64_t end_of(const struct loop *l, int64_t begin) { return begin < NEVER - l->window ? begin + l->window : NEVER; }
 
+/* Counts what has arrived in a window. Returns whether the next ones are to be run in the other way, with or without threads. */
+static bool changes_way(struct team *t)
+{
+    for (uint32_t i = 0; i < t->count; i++)
+        t->events += t->parts[i]->arrived.end;
+    if (++t->counted < COUNTED)
+        return false;
+    bool before = t->dense;
+    t->dense = t->events >= t->worth * t->count * COUNTED;
+    t->events = t->counted = 0;
+    return t->threads && t->dense != before;
+}
+
 /* Decides, after a window, whether another one follows at once. */
 static bool goes_on(struct team *t)
 {
     int64_t next = NEVER;
+    bool changes = changes_way(t);
     bool check = !*t->watched || t->ended >= t->look_at || ++t->windows == RUN_AT_ONCE;
     for (uint32_t i = 0; i < t->count; i++) {
         const struct loop *l = t->parts[i];
         next = l->next_time < next ? l->next_time : next;
         check |= l->failed || l->too_long || l->too_long_sent;
     }
-    t->outcome = check ? TO_CHECK : AT_LIMIT;
+    t->outcome = check ? TO_CHECK : next >= t->limit ? AT_LIMIT : OTHER_WAY;
     if (check || next >= t->limit)
         return false;
     t->begin = next;
     t->window_end = end_of(t->parts[0], next);
-    return true;
+    return !changes;
 }
 
 /* Runs the windows of all parts on this thread. Returns the first host that needs Python, or -1. */
@@ -269,7 +286,7 @@ static bool run_on_threads(struct team *t)
     return made == t->count;
 }
 
-/* Runs window after window, with a thread for each part if `threads`. Returns AT_LIMIT before one that begins at `limit` or later.
+/* Runs window after window, with a thread for each part if `threads` and enough happens in a window. Returns AT_LIMIT before one that begins at `limit` or later.
  * Before that, it returns the first host that needs Python, see loop_next_host(), in a window that loop_end() has to end; or
  * TO_CHECK after a window if the number at `watched` is 0, if it ends at `look_at` or later, after many windows, or after
  * a failure. Returns NO_THREADS, and does nothing, if not so many threads can be made. */
@@ -283,18 +300,23 @@ int64_t loop_run(struct loop *l, int64_t limit, int64_t look_at, const int64_t *
     t->look_at = look_at;
     t->watched = watched;
     t->windows = 0;
+    t->threads = threads;
     t->begin = begin;
     t->window_end = end_of(l, begin);
-    if (!threads) {
-        int64_t host = run_alone(t, taken);
-        return host >= 0 ? host : t->outcome;
-    }
-    if (!run_on_threads(t))
-        return NO_THREADS;
-    if (needs_python(t))
-        return loop_next_host(l, t->window_end, taken);
-    for (uint32_t i = 0; i < t->count; i++)
-        take_parcels(t->parts[i]);
+    do {
+        if (!threads || !t->dense) {
+            int64_t host = run_alone(t, taken);
+            if (host >= 0)
+                return host;
+        } else {
+            if (!run_on_threads(t))
+                return NO_THREADS;
+            if (needs_python(t))
+                return loop_next_host(l, t->window_end, taken);
+            for (uint32_t i = 0; i < t->count; i++)
+                take_parcels(t->parts[i]);
+        }
+    } while (t->outcome == OTHER_WAY);
     return t->outcome;
 }
 

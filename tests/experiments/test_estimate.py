@@ -96,10 +96,11 @@ def test_this_machine_is_as_fast_as_it_has_proved_to_be() -> None:
     ]
     calls = work(point(), 0)  # of the workers, which a hop is not
     assert hops_per_second(finished) == pytest.approx((60_000 + 2 * calls) / 3)
-    ring = point(RACKS | {"rate": "1 Gb/s"}, algorithm="ring", transport="tcp")
-    alone = [{"error": None, "packet_hops": 1000, "run_seconds": 2.0, "settings": ring.model_dump_json()}]
-    assert hops_per_second(alone) == pytest.approx(work(ring, 1000))
-    assert effort(ring) == 7 > effort(point()) == 1 > effort(point(algorithm="ring"))
+    tcp = point(algorithm="ring", transport="tcp")
+    alone = [{"error": None, "packet_hops": 1000, "run_seconds": 2.0, "settings": tcp.model_dump_json()}]
+    assert hops_per_second(alone) == pytest.approx(work(tcp, 1000))
+    cut = point(algorithm="ring", parallelism=CUT)
+    assert effort(tcp) == 7 > effort(cut) > effort(point()) == 1 > effort(point(algorithm="ring"))
     assert hops_per_second([]) == HOPS_PER_SECOND
     settings = point()
     slow_point, fast_point = (point_seconds(settings, speed) for speed in (1000.0, 2000.0))

@@ -51,14 +51,24 @@ def test_each_of_many_that_end_while_others_start_says_its_own_exit_status() -> 
 
 
 @pytest.mark.parametrize(
-    ("jobs", "memory", "together"), [(1, 0, 1), (3, 0, 3), (3, 60, 1), (3, 50, 2), (3, 200, 1)]
+    ("jobs", "memory", "cores", "together"),
+    [
+        (1, 0, 1, 1),
+        (3, 0, 1, 3),
+        (3, 60, 1, 1),
+        (3, 50, 1, 2),
+        (3, 200, 1, 1),
+        (3, 0, 2, 1),
+        (4, 0, 2, 2),
+        (3, 0, 5, 1),
+    ],
 )
-def test_as_many_run_at_a_time_as_there_are_jobs_and_as_memory_holds(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch, jobs: int, memory: int, together: int
+def test_as_many_run_at_a_time_as_cores_and_memory_hold(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, jobs: int, memory: int, cores: int, together: int
 ) -> None:
     monkeypatch.setattr(processes, "_free_memory", lambda: 100 / processes.MEMORY_SHARE)
     with executor(jobs) as pool:
-        calls = [pool.submit_sized(memory, pass_through, gate.folder) for _ in range(4)]
+        calls = [pool.submit_sized(memory, pass_through, gate.folder, cores=cores) for _ in range(4)]
         begun = {gate.hear() for _ in range(together)}
         gate.let_through(len(calls))
         begun |= {gate.hear() for _ in range(2 * len(calls) - together)}

@@ -148,3 +148,45 @@ def test_only_vectors_that_a_run_holds_at_once_are_too_large(tmp_path: Path) -> 
     (tmp_path / "jobs.csv").write_text(f"arrival,workers,size,rounds\n0,2,{memory // 4},1\n")
     arrivals = {"topology": {"leaf_spine": shape}, "arrivals": {"trace": tmp_path / "jobs.csv"}}
     assert too_large(Settings.model_validate(arrivals)) is None
+
+
+@pytest.mark.parametrize(
+    ("cores", "most", "works", "shares"),
+    [
+        (8, 1, [5.0], [1]),
+        (8, 4, [5.0], [4]),
+        (2, 4, [5.0], [2]),
+        (8, 8, [1.0, 1.0], [4, 4]),
+        (2, 2, [1.0, 1.0, 1.0], [1, 1, 1]),
+        (2, 2, [1.0, 9.0, 0.5], [1, 2, 1]),
+        (2, 2, [0.0, 0.0], [1, 1]),  # unknown
+    ],
+)
+def test_cores_are_divided_by_work(cores: int, most: int, works: list[float], shares: list[int]) -> None:
+    assert sweep.divided(cores, most, [(each, 1.0) for each in works], 1000.0) == shares
+
+
+def test_points_that_do_not_fit_into_memory_together_get_the_cores_of_those_that_wait() -> None:
+    assert sweep.divided(4, 4, [(1.0, 60.0)] * 8, 100.0) == [4] * 8
+    assert sweep.divided(4, 4, [(1.0, 40.0)] * 8, 100.0) == [2] * 8
+
+
+def test_points_that_run_side_by_side_have_a_core_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "cores", lambda: 2)
+    wanted = points(tmp_path, "size=4 kB,20 kB")
+    rows = run_points(wanted, Journal(tmp_path), tmp_path / "logs", Watch(), cores_each=2)
+    assert [row["key"] for row in rows] == [point.key for point in wanted]
+    assert {row["one_core_because"] for row in rows} == {
+        "the other cores run other points, or there are none"
+    }
+
+
+def test_the_longest_point_begins_first(tmp_path: Path) -> None:
+    watch = Watch()
+    wanted = points(tmp_path, "size=4 kB,20 kB,8 kB", "algorithm=ring", "transport=selective-repeat")
+    rows = run_points(wanted, Journal(tmp_path), tmp_path / "logs", watch, jobs=1)
+    assert [row["key"] for row in rows] == [point.key for point in wanted]
+    begun = [row["size"] for row in watch.rows]
+    assert begun == sorted(begun, reverse=True) != [row["size"] for row in rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +18,9 @@ from fanin.experiments.scenario.settings import Settings
 
 
 @contextmanager
-def _in_this_process(_jobs: int, _cores_each: int) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
+def _in_this_process(
+    _jobs: int, _shares: Mapping[str, int]
+) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
     def submit(point: Settings, config: bytes) -> Future[Row]:
         future: Future[Row] = Future()
         future.set_result(sweep.run_point(point, config))

@@ -515,15 +515,21 @@ def test_results_come_as_csv_as_well(scenario: str, tmp_path: Path) -> None:
         assert text["placement"] == row["placement"]
 
 
-def test_several_cores_give_the_rows_of_one(scenario: str, tmp_path: Path) -> None:
-    keys = "topology.leaf_spine.leaves=2", "topology.leaf_spine.spines=1", "corruption=0.01"
-    changes = [f"--set={key}" for key in keys]
+@pytest.mark.parametrize(
+    ("algorithm", "reason"), [("in-network", "Python handles what arrives at h1"), ("parameter-server", None)]
+)
+def test_several_cores_give_the_row_of_one(
+    scenario: str, tmp_path: Path, algorithm: str, reason: str | None
+) -> None:
+    shape = {"leaves": "2", "spines": "1", "hosts_per_leaf": "8", "rate": "100 Gb/s"}
+    changes = [f"--set=topology.leaf_spine.{key}={value}" for key, value in shape.items()]
+    changes += [f"--set=algorithm={algorithm}", "--set=size=400 kB", "--set=corruption=0.001"]
     assert invoke("run", scenario, *changes, "--results", tmp_path / "one")[0] == 0
     status, output = invoke("run", scenario, *changes, "--cores", "2", "--results", tmp_path / "two")
     assert status == 0
-    assert "algorithm=in-network: ran on one core: Python handles what arrives at h1" in output
+    assert (f"ran on one core: {reason}" in output) == (reason is not None)
     one, two = (read_rows(tmp_path / folder) for folder in ("one", "two"))
-    assert [row.pop("one_core_because") is None for row in two] == [False, True]
+    assert {row.pop("one_core_because") for row in two} == {reason}
     for row in (*one, *two):
         del row["run_seconds"]
     assert one == two

@@ -63,7 +63,7 @@ def run(switch: Engine, seed: int, *, observed: bool = True, cores: int = 1) -> 
         observer=history if observed else None,
         priorities=draw.choice([False, True]),
         payload=payload,
-        make_network=partial(VirtualNetwork, cores=cores),
+        make_network=partial(VirtualNetwork, cores=cores, worth=0),
     )
     flows = Flows(
         fabric,

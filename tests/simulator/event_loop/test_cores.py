@@ -15,6 +15,7 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import VirtualNetwork, compiled, network
 from fanin.simulator.fabric import Cluster, Fabric
 from fanin.simulator.flows import Flows, FlowSpec
+from fanin.simulator.job_spec import ClusterSpec
 from fanin.topologies.model import Topology
 from fanin.topologies.shapes import leaf_spine
 from fanin.workers.collective import CollectiveError, StallError
@@ -28,8 +29,8 @@ from tests.topologies.networks import networks
 pytestmark = pytest.mark.slow
 
 
-def on(cores: int) -> partial[VirtualNetwork]:
-    return partial(VirtualNetwork, cores=cores)
+def on(cores: int, worth: int = 0) -> partial[VirtualNetwork]:
+    return partial(VirtualNetwork, cores=cores, worth=worth)
 
 
 def facts_of(fabric: Fabric) -> list[object]:
@@ -109,6 +110,21 @@ def test_one_core_does_the_work_if_the_system_refuses_threads(
     assert found[0] == found[1]
     assert fabrics[1].network.one_core_because == "the system refuses 3 threads"
     assert not fabrics[1].network.barriers
+
+
+@pytest.mark.parametrize("algorithm", ["in-network", "ring"])
+def test_cores_share_the_windows_that_follow_busy_ones(switch: Engine, algorithm: str) -> None:
+    spec = ClusterSpec(leaf_spine(2, 2, 4, rate=10**10), window=64, algorithm=algorithm)
+    vectors = [[np.ones(size, np.float32)] * 8 for size in (1, 20_000, 1, 20_000)]
+    found, barriers = [], []
+    for worth in (0, 5, 10**6):
+        cluster = Cluster(spec, switch, vectors, make_network=on(2, worth))
+        assert cluster.run(limit=10.0)
+        found.append([*facts_of(cluster), [station.ended for station in cluster.stations]])
+        barriers.append(cluster.network.barriers)
+    assert found[0] == found[1] == found[2]
+    assert barriers[0] > barriers[1] > barriers[2] == 0
+    assert cluster.network.one_core_because == "too few packets arrive at a time"
 
 
 def test_hosts_that_need_python_run_on_one_core(switch: Engine) -> None:

@@ -21,7 +21,7 @@ def main() -> None:
     for seed in range(20):
         spec, inputs, _ = random_case(seed)
         for one in (spec, between_hosts(spec, seed)):
-            cluster = Cluster(one, switch, inputs, make_network=partial(VirtualNetwork, cores=3))
+            cluster = Cluster(one, switch, inputs, make_network=partial(VirtualNetwork, cores=3, worth=0))
             assert cluster.run(limit=10.0)
             barriers += cluster.network.barriers
     assert barriers
