@@ -271,3 +271,20 @@ vector, error_bound = fixed_point.draw_vector, fixed_point.sum_bound
 def survives() -> Iterable[str]:
     """Return the faults that soak may cause, in addition to loss."""
     return "duplication", "reordering", "corruption", "restarts", "new leases"
+
+
+def invariants(run: Any) -> Iterable[str]:
+    """Yield what is wrong: each worker takes each result once, and no slot is left in use.
+
+    Slots are looked at if links only marked packets: the result of a chunk then reaches each switch that has a part of
+    it, after all of its packets.
+    """
+    for job in run.jobs:
+        chunks = sum(-(-one.length // job.work.values) for one in job.expected)
+        for rank, worker in enumerate(job.workers):
+            if job.undisturbed and worker.statistics.accepted != chunks:
+                yield f"job {job.number}, rank {rank}: {worker.statistics.accepted} results taken of {chunks}"
+    if run.undisturbed and run.fabric.network.faults.keys() <= {"ECN mark"}:
+        for name, switch in run.fabric.engines.items():
+            if left := sum(ranks != 0 for ranks in switch.register("ingress.aggregation.ranks").read()):
+                yield f"{name}: {left} slots are in use after the last result"

@@ -16,13 +16,14 @@ from fanin.workers.slotted import Chunks, Datagrams
 PRIORITY = 8  # the lowest bit of the priority in e1
 HIGHEST = 15
 
-packet, server, shares_slots, vector, error_bound, survives = (
+packet, server, shares_slots, vector, error_bound, survives, invariants = (
     atp.packet,
     atp.server,
     atp.shares_slots,
     atp.vector,
     atp.error_bound,
     atp.survives,
+    atp.invariants,
 )
 
 

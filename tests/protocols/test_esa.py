@@ -14,6 +14,7 @@ from fanin.controller.tree import Job, aggregation_tree
 from fanin.experiments.protocol import Protocol, protocol_of
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
+from fanin.topologies.link import LinkProperties
 from fanin.topologies.shapes import leaf_spine
 from fanin.workers import wire
 from fanin.workers.lease import Lease
@@ -49,10 +50,12 @@ def switch(esa: Protocol) -> Engine:
     return load_switch(esa.program)
 
 
-def _two_jobs(slots: int, elements: tuple[int, ...] = (3000, 1, 700)) -> Scenario:
+def _two_jobs(
+    slots: int, elements: tuple[int, ...] = (3000, 1, 700), links: LinkProperties = FAULTY
+) -> Scenario:
     """The second job has less left than the first."""
     works = (Work((2, 3), window=3, elements=elements), Work((1, 2), window=3, elements=(640,) * 6))
-    return Scenario(jobs=works, links=FAULTY, servers=True, slots=slots)
+    return Scenario(jobs=works, links=links, servers=True, slots=slots)
 
 
 @pytest.mark.parametrize("slots", [1, 3, 50])
@@ -184,6 +187,18 @@ def test_soak_finds_a_program_with_a_mistake(
 ) -> None:
     wrong = switch_with(esa, text, mutated, cache)
     assert run_scenario(_two_jobs(3, (6000, 6000)), wrong, protocol=esa).violations
+
+
+@pytest.mark.few(0)
+def test_soak_finds_slots_that_results_leave_in_use_although_all_sums_are_right(
+    esa: Protocol, switch: Engine, tmp_path: Path
+) -> None:
+    scenario = _two_jobs(3, (6000, 6000), LinkProperties(delay=2e-6))
+    assert not run_scenario(scenario, switch, protocol=esa).violations
+    wrong = switch_with(esa, "if (ours) {\n                    ranks = 0;", "if (ours) {", tmp_path)
+    found = run_scenario(scenario, wrong, protocol=esa).violations
+    assert found
+    assert all("slots are in use after the last result" in line for line in found)
 
 
 def test_a_chunk_is_the_more_urgent_the_fewer_are_left_and_as_urgent_at_each_worker(esa: Protocol) -> None:
