@@ -25,7 +25,6 @@ Busy = Mapping[Direction, float]  # shares of the time of all-reduces
 _TIERS: dict[str, int] = {"host": 0} | {role: tier for tier, role in enumerate(get_args(Role), start=1)}
 _SLOWED = 0.8  # share of the usual rate below which a link is slow; packet sizes change the rate by less than a fifth
 _ALIKE = 0.95  # share of the busiest link's time from which another link is as busy
-_USED = 0.01  # share of the time that a link must send before its rate can be calculated
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,18 @@ class Case:
         return np.array(known) if known else None
 
     @cached_property
+    def in_each_step(self) -> NDArray[np.float64]:
+        """Return the seconds for which each worker computed, [workers, steps], or in all steps, [workers, 1]."""
+        assert self.computing is not None
+        known = [own for worker in self.usage.workers if (own := worker.own_seconds) is not None]
+        return np.array(known) if known else self.computing[:, np.newaxis]
+
+    @property
+    def longest_computing(self) -> float:
+        """Return the seconds for which the slowest worker of each step computed, for all steps together."""
+        return float(self.in_each_step.max(axis=0).sum())
+
+    @cached_property
     def loading(self) -> NDArray[np.float64]:
         """Return the seconds for which each worker waited for data in all steps; 0 if nobody has counted them."""
         return np.array([worker.loading_seconds or 0.0 for worker in self.usage.workers])
@@ -118,7 +129,9 @@ class Case:
         """Return the share of the time in which communication delayed the slowest worker; at most 1."""
         if self.computing is None:
             return 1.0
-        return max(0.0, 1 - float((self.computing + self.loading).max()) / self.seconds)
+        steps = self.in_each_step.shape[1]
+        busy = self.in_each_step + self.loading[:, np.newaxis] / steps
+        return max(0.0, 1 - float(busy.max(axis=0).sum()) / self.seconds)
 
     @property
     def saved_at_most(self) -> float:
@@ -128,8 +141,8 @@ class Case:
         """
         step = self.settings.step
         assert step is not None
-        assert self.computing is not None
-        computing, loading = (float(each.max()) / self.seconds for each in (self.computing, self.loading))
+        computing = self.longest_computing / self.seconds
+        loading = float(self.loading.max()) / self.seconds
         forward = step.forward / (step.forward + step.backward or 1.0)
         return max(0.0, 1 - loading - max(computing, forward * computing + max(self.busy.values())))
 
@@ -140,11 +153,10 @@ class Case:
 
     @property
     def slowness(self) -> float:
-        """Return by which factor the slowest worker computed longer than the table `step` has it."""
+        """Return by which factor the slowest worker of a step computed longer than the table `step` has it."""
         step = self.settings.step
         assert step is not None
-        assert self.computing is not None
-        each = float(self.computing.max()) / len(self.usage.workers[0].began)
+        each = self.longest_computing / len(self.usage.workers[0].began)
         return each / (step.forward + step.backward) if each else 1.0
 
     @property
@@ -227,11 +239,9 @@ class Case:
     # -- rates
 
     def rate(self, way: Direction) -> float | None:
-        """Return the rate at which the link sent in bits/s; None if it sent too little to tell."""
+        """Return the rate at which the link sent in bits/s; None if it sent nothing."""
         link = self.links.get(way)
-        if link is None or link.busy_seconds < _USED * self.seconds:
-            return None
-        return 8 * link.wire_bytes / link.busy_seconds
+        return 8 * link.wire_bytes / link.busy_seconds if link is not None and link.busy_seconds else None
 
     def usual_rate(self, way: Direction) -> float:
         """Return the rate at which most links between the same tiers send in bits/s."""

@@ -7,7 +7,6 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fanin.experiments.diagnosis.case import Case, percent
 from fanin.experiments.diagnosis.finding import Finding
@@ -26,19 +25,24 @@ _Limit = Literal["bytes", "latencies"]
 
 def straggler(case: Case) -> Finding:
     """Measure how much later than the median worker the last one called, or how much longer it computed."""
-    return _late(case) if case.computing is None else _slow(case, case.computing)
+    return _late(case) if case.computing is None else _slow(case)
 
 
-def _slow(case: Case, computing: NDArray[np.float64]) -> Finding:
-    """Find the slowest worker of training steps, which all begin together."""
-    middle, most = float(np.median(computing)), int(computing.argmax())
-    host, steps = case.usage.workers[most].host, len(case.usage.workers[most].began)
-    each, usual, whole = (1e6 * one / steps for one in (computing[most], middle, case.seconds))
+def _slow(case: Case) -> Finding:
+    """Find the slowest worker of each training step, which all workers begin together."""
+    computing, steps = case.in_each_step, len(case.usage.workers[0].began)
+    usual, last = np.median(computing, axis=0), computing.argmax(axis=0)
+    slower = computing.max(axis=0) - usual
+    most = int(np.bincount(last, weights=slower).argmax())
+    host, times = case.usage.workers[most].host, int(np.count_nonzero(last == most))
+    often = "" if times == computing.shape[1] else f"; {host} was the slowest in {times} of {steps} steps"
+    who = "the slowest worker" if often else host
+    each, middle, whole = (1e6 * one / steps for one in (case.longest_computing, usual.sum(), case.seconds))
     return Finding(
         "straggler",
-        float(computing[most] - middle) / case.seconds,
-        f"{host} computed for {each:,.0f} us of a step of {whole:,.0f} us, "
-        f"the median worker for {usual:,.0f} us",
+        float(slower.sum() / case.seconds),
+        f"{who} computed for {each:,.0f} us of a step of {whole:,.0f} us, "
+        f"the median worker for {middle:,.0f} us{often}",
         f"find out what slows {host} down, or give it less work (a smaller batch, fewer layers); "
         "workers do not wait for the network",
     )
@@ -77,8 +81,10 @@ def data_loader(case: Case) -> Finding | None:
         share,
         f"{case.usage.workers[most].host} waited {each:,.0f} us for its data in a step of "
         f"{1e6 * case.step_seconds:,.0f} us, {percent(share)} of the time, in which it neither computed nor sent",
-        "load data in the background (step.loading; PyTorch's DataLoader: num_workers, prefetch_factor, pin_memory), "
-        "or from a faster disk",
+        "ask for data earlier (storage.prefetch), or spread it over more file servers (storage.servers)"
+        if case.settings.storage
+        else "load data in the background (step.loading; PyTorch's DataLoader: num_workers, prefetch_factor, "
+        "pin_memory), or from a faster disk",
     )
 
 

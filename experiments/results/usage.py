@@ -95,7 +95,8 @@ class WorkerUse:
         computing_seconds: Time of computing in all steps; None if it was not counted.
         loading_seconds: Time of waiting for data in all steps; None if it was not counted.
         own_seconds: How long it did something else before each call, after the barrier had let it go: lateness that the
-            network does not explain [all-reduces]. None if it was not counted, or in training steps.
+            network does not explain [all-reduces]. In training steps, how long it computed in each [steps]. None if it
+            was not counted.
     """
 
     rank: int

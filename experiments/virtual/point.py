@@ -203,7 +203,11 @@ def _measured(settings: Settings, around: _Surroundings, promises: list[Promise]
         if index % per_step
     )
     steps_begun = np.max([one.ended[0::per_step] for one in stations], axis=0)
-    data = data_waits(cluster, per_step) if storage else np.zeros(settings.repetitions)
+    data = (
+        np.max([data_waits(one, per_step) for one in stations], axis=0)
+        if storage
+        else np.zeros(settings.repetitions)
+    )
     left_out = FIRST_STEPS if storage else 0
     step_columns = step_figures(settings, steps_begun, ended, job.ranks, data, left_out)
     progress = None

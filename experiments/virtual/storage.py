@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,7 @@ from fanin.experiments.models.timers import recovery
 from fanin.experiments.results.measured import StorageTimes
 from fanin.experiments.scenario.settings import Settings
 from fanin.simulator.fabric import Cluster
+from fanin.simulator.hosts.stations import WorkerStation
 from fanin.simulator.messages import Connections
 from fanin.simulator.storage import Storage, StorageUse
 
@@ -52,13 +55,15 @@ def start_storage(settings: Settings, cluster: Cluster) -> Storage | None:
     )
 
 
-def data_waits(cluster: Cluster, per_step: int) -> NDArray[np.float64]:
-    """Return the seconds of each step for which the last worker waits for its data, [steps]."""
-    waits = [
-        np.subtract(station.loaded or station.ended[0::per_step], station.ended[0::per_step])
-        for station in cluster.stations
-    ]
-    return np.asarray(np.maximum(np.max(waits, axis=0), 0.0))
+def data_waits(station: WorkerStation[Any], per_step: int) -> NDArray[np.float64]:
+    """Return the seconds of each step for which a worker waits for the data that it reads from a server, [steps].
+
+    Args:
+        station: The worker.
+        per_step: All-reduces of a step, of which the first is a barrier.
+    """
+    released = station.ended[0::per_step]
+    return np.asarray(np.maximum(np.subtract(station.loaded or released, released), 0.0))
 
 
 def storage_times(settings: Settings, storage: Storage, waits: NDArray[np.float64]) -> StorageTimes:

@@ -12,6 +12,7 @@ from fanin.experiments.results.usage import LinkUse, Phase, QueueSample, WorkerU
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.outcome import UnfinishedError
 from fanin.experiments.virtual.steps import buckets, step_computing
+from fanin.experiments.virtual.storage import data_waits
 from fanin.simulator import SECOND
 from fanin.simulator.fabric import Cluster, Fabric
 from fanin.simulator.network import VirtualNetwork
@@ -39,8 +40,11 @@ def workers_of(settings: Settings, cluster: Cluster, *, barriers: bool = True) -
         began = station.began[int(barriers) :: per_step]
         if settings.step:
             began = station.ended[::per_step]
-            step["computing_seconds"] = float(step_computing(settings)[rank].sum())
-            step["loading_seconds"] = settings.step.loading * settings.repetitions
+            computing = step_computing(settings)[rank]
+            step["own_seconds"] = tuple(computing.tolist())
+            step["computing_seconds"] = float(computing.sum())
+            waited = float(data_waits(station, per_step).sum()) if station.loaded else 0.0
+            step["loading_seconds"] = settings.step.loading * settings.repetitions + waited
         else:
             released = station.ended[::per_step]
             step["own_seconds"] = tuple(call - end for call, end in zip(began, released, strict=True))

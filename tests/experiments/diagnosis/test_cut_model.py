@@ -20,6 +20,14 @@ CUT = {
     "backward": "0.4 ms",
     "activations": "16 KiB",
 }
+# Steps in which a link of 40 Gb/s sends for less than a hundredth of the time.
+LONG = {
+    "micro_batches": 8,
+    "forward": "0.64 ms",
+    "backward": "1.28 ms",
+    "activations": "8 KiB",
+    "bucket": "24 kB",
+}
 NETWORK = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "6.25 Gb/s", "uplink_rate": "25 Gb/s"}
 
 
@@ -64,3 +72,20 @@ def test_the_cause_is_named(
     assert found.limit.startswith("workers computed for ")
     if cause == "straggler":
         assert found.findings[0].evidence.startswith("h3 computed for ")
+
+
+@pytest.mark.slow
+def test_a_slow_link_is_found_where_the_others_hardly_send(switch: Engine) -> None:
+    said = {
+        "topology": {
+            "leaf_spine": NETWORK | {"rate": "40 Gb/s", "uplink_rate": "160 Gb/s"},
+            "overrides": [{"link": ["h2", "leaf1"], "rate": "1 Gb/s"}],
+        },
+        "algorithm": "ring",
+        "size": "480 kB",
+        "parallelism": CUT | LONG,
+    }
+    settings = Settings.model_validate(said).settled
+    measured = run_virtual(settings, switch)
+    found = diagnose(row(settings, measured), measured.usage)
+    assert {finding.cause for finding in found.findings} == {"pipeline bubble", "slow link"}

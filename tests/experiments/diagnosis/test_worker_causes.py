@@ -1,0 +1,56 @@
+"""The causes at the workers: data from file servers, and workers that are the slowest in turns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fanin.experiments.diagnosis.case import Case
+from fanin.experiments.diagnosis.diagnose import Diagnosis, diagnose
+from fanin.experiments.results.measured import Row, row
+from fanin.experiments.results.usage import Usage
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
+
+pytestmark = pytest.mark.slow
+
+NETWORK = {"leaf_spine": {"leaves": 1, "hosts_per_leaf": 6, "spines": 0, "rate": "10 Gb/s"}}
+STEP = {"forward": "0.2 ms", "backward": "0.4 ms", "bucket": "40 kB"}
+
+
+def run(switch: Engine, **tables: Any) -> tuple[Settings, Row, Usage]:
+    said = {"topology": NETWORK, "size": "160 kB", "workers": 5, "repetitions": 6, "step": STEP}
+    settings = Settings.model_validate(said | tables).settled
+    measured = run_virtual(settings, switch)
+    assert measured.usage is not None
+    return settings, row(settings, measured), measured.usage
+
+
+def diagnosed(switch: Engine, **tables: Any) -> Diagnosis:
+    _, found, usage = run(switch, **tables)
+    return diagnose(found, usage)
+
+
+def test_workers_that_wait_for_a_file_server_have_a_slow_data_loader(switch: Engine) -> None:
+    found = diagnosed(switch, storage={"batch": "200 kB", "prefetch": 0})
+    assert [finding.cause for finding in found.findings] == ["data loader"]
+    assert "storage.servers" in found.findings[0].change
+
+
+def test_data_that_is_there_in_time_costs_nothing(switch: Engine) -> None:
+    found = diagnosed(switch, storage={"batch": "20 kB", "prefetch": 2})
+    assert found.cause == "nothing wrong"
+
+
+def test_workers_that_are_the_slowest_in_turns_are_stragglers(switch: Engine) -> None:
+    found = diagnosed(switch, step=STEP | {"variation": 0.6})
+    assert found.cause == "straggler"
+    assert "was the slowest in" in found.findings[0].evidence
+
+
+def test_communication_is_exposed_for_as_long_as_in_the_results(switch: Engine) -> None:
+    settings, found, usage = run(switch, step=STEP | {"variation": 0.6})
+    case = Case(settings, found, usage)
+    assert case.exposed * case.step_seconds == pytest.approx(found["exposed_seconds"], rel=1e-6)
