@@ -48,9 +48,10 @@ def test_scapy_reads_what_a_worker_sends(values):
 @pytest.mark.parametrize("msg_type", [wire.TAKE, wire.ACKNOWLEDGEMENT])
 def test_scapy_reads_packets_without_values_one_after_the_other(msg_type):
     batch = np.zeros(2, wire.packet_dtype(0))
-    batch["kind"], batch["tsi"] = wire.kind(msg_type, 256), [8, 9]
+    batch["kind"], batch["tsi"], batch["e1"] = wire.kind(msg_type, 256), [8, 9], wire.OF_SCATTER
     first = Ether(bytes(frame(batch.tobytes())))[SwitchML]
     assert (first.msg_type, first.size, first.tsi, first.values) == (msg_type, wire.SIZES[256], 8, [])
+    assert (first.not_quantizable, first.scatter) == (0, 1)
     assert first.payload.tsi == 9
 
 
