@@ -100,6 +100,8 @@ class MininetNetwork:
             NetworkError: A part failed, or a switch is stuck. Nothing of the network is left then.
         """
         begun = time.monotonic()
+        for each in self.topology.switches:  # a name that is too long is an error before anything is built
+            self.topology.interfaces(each.name)
         self._logs.mkdir(parents=True, exist_ok=True)
         self._mininet = mininet_api.new_network()
         try:

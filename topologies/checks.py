@@ -86,9 +86,8 @@ def _overlapping_racks(topology: Topology) -> Iterable[str]:
 
 
 def _rack(host: Host) -> IPv4Network:
-    return IPv4Network(
-        (int(host.ip), host.prefix_length), strict=False
-    )  # from an int, as text takes much longer
+    # From an int, because an address is read as text otherwise, which takes much longer.
+    return IPv4Network((int(host.ip), host.prefix_length), strict=False)
 
 
 def _missing_links(topology: Topology) -> Iterable[str]:
