@@ -133,7 +133,7 @@ def _run_virtual(
     cores_each: int,
 ) -> None:
     there = jobs or cores()
-    costs = {point.key: _cost(point) for point in points}
+    costs = {point.key: _cost(point) if len(points) > 1 else 0.0 for point in points}
     needs = [(costs[point.key], memory_of(point)) for point in points]
     found = divided(there, cores_each, needs, memory_for_calls())
     shares = {point.key: share for point, share in zip(points, found, strict=True)}

@@ -47,13 +47,11 @@ from fanin.topologies.model import LOOPBACK_IN, LOOPBACK_OUT, Topology
 
 _LOOK = SECOND // 1000  # how often links are checked for deadlocks
 _CACHE_LINE = 64
-WORTH = (
-    100  # of VirtualNetwork: these packets take about 30 us, and threads that wait for one another 10 to 20
-)
+# Of VirtualNetwork. So many packets take about 30 us; threads that wait for one another take 10 to 20 us.
+WORTH = 100
 LONGEST_FRAME = 1514  # Ethernet, without its frame check sequence
-ON_WAKES = np.ones(
-    1, np.int64
-)  # `watched` of run(), if the condition can only come true when a host wakes in Python
+# `watched` of run(), if the condition can only come true when a host wakes in Python.
+ON_WAKES = np.ones(1, np.int64)
 
 SwitchProgram = CompiledProgram | PythonProgram
 
@@ -287,7 +285,7 @@ class VirtualNetwork:
         """Let the host do nothing from now on. What arrives there is lost."""
         index = self._host_index[host]
         self._c.loop_remove_station(self._loop, index)
-        self._stations[index] = None
+        self._stations[index] = self._in_c[index] = self._structs[index] = None
         self._in_python.discard(index)
 
     def _set_station(self, index: int, station: Station | CardInC) -> None:
@@ -303,7 +301,7 @@ class VirtualNetwork:
         struct = found.as_struct() if found else None
         set_it = self._c.loop_set_card if isinstance(found, CardInC) else self._c.loop_set_station
         set_it(self._loop, index, ctypes.addressof(struct) if struct else None)
-        if isinstance(before := self._in_c[index], CardInC):
+        if isinstance(before := self._in_c[index], CardInC) and isinstance(found, CardInC):
             self._replaced.append(before)
         self._stations[index], self._in_c[index], self._structs[index] = station, found, struct
         self._in_python.discard(index)

@@ -16,6 +16,7 @@ from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import SECOND, History, fault_recovery
 from fanin.simulator.fabric import Cluster, Job
+from fanin.simulator.hosts.stations import PeerPort
 from fanin.workers.collective import StallError
 from fanin.workers.job.membership import LeftError
 from fanin.workers.job.retained_results import ProgressSnapshot
@@ -249,6 +250,15 @@ def test_whatever_fails_whenever_sums_are_right_or_somebody_is_named(switch: Eng
         "3 of 4 workers continue",
         "the job continues",
     }
+
+
+def test_what_waits_for_a_network_card_when_a_worker_ends_is_still_sent(
+    switch: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C has the network cards, as Python would have them."""
+    in_c = run(switch, END, algorithm="ring", min_workers=2)
+    monkeypatch.setattr(PeerPort, "compiled", None)
+    assert run(switch, END, algorithm="ring", min_workers=2) == in_c
 
 
 def test_a_run_with_faults_has_one_history(switch: Engine) -> None:

@@ -17,6 +17,7 @@ from fanin.workers.host_based.algorithms.registry import ALGORITHMS
 from fanin.workers.recovery import Recovery
 
 PAUSE = {"xoff_bytes": 5000, "xon_bytes": 3000}
+MOST_SUMS = 4
 WATCHDOG = {"detection_time": 5e-6, "restoration_time": 2e-5}
 
 
@@ -53,7 +54,7 @@ def random_case(seed: int) -> tuple[ClusterSpec, list[list[NDArray[np.float32]]]
         priorities=draw.choice([False, True]),
     )
     numbers = np.random.default_rng(seed)
-    lengths = [draw.choice([1, 300, 5000, 20_000])] * draw.randint(1, 3) + [draw.randint(1, 9000)]
+    lengths = [draw.choice([1, 300, 5000, 20_000])] * draw.randint(1, MOST_SUMS - 1) + [draw.randint(1, 9000)]
     inputs = [
         [numbers.standard_normal(length, dtype=np.float32) for _ in topology.hosts] for length in lengths
     ]
@@ -70,5 +71,8 @@ def between_hosts(spec: ClusterSpec, seed: int) -> ClusterSpec:
         window_per=draw.choice(("connection", "host")),
         flows=draw.choice([1, 1, 3]),
         until_sum=draw.choice([False, True]),
+        pauses=tuple(
+            tuple(draw.choice([0.0, 0.0, 2e-5]) for _ in range(MOST_SUMS)) for _ in spec.topology.hosts
+        ),
         congestion_control=Congestion(control=draw.choice(get_args(Control))).control_of,
     )
