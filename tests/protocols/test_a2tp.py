@@ -115,7 +115,7 @@ def test_collisions_send_packets_past_the_slots_and_leave_the_link_window(a2tp: 
     assert np.all(np.diff(rounds[-1]["e1"].astype(int)) >= 0)  # the first ones use slots
 
 
-def test_few_collisions_are_tolerated(a2tp: Protocol) -> None:
+def test_without_further_collisions_the_window_for_slots_grows_again(a2tp: Protocol) -> None:
     one = OneWorker(a2tp)
     one.round(COLLIDED)
     for _ in range(4):
