@@ -18,7 +18,7 @@ from fanin.p4switch.engine.engine import Engine
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "measurements" / "protocols.md"
 SCENARIOS = ROOT / "scenarios" / "protocols"
-ROWS = ("fanin", "atp", "esa", "omnireduce", "switchml", "trio", "canary", "thc", "majority", "ring")
+ROWS = ("fanin", "atp", "esa", "a2tp", "omnireduce", "switchml", "trio", "canary", "thc", "majority", "ring")
 BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
 
 # The columns with times, and the changes of a scenario behind each.

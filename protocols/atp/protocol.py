@@ -114,16 +114,23 @@ class AtpWorker(FixedPointWorker):
         packets = wire.as_packets(np.ascontiguousarray(datagrams))[awaited]
         places = chunks[awaited] % self.lease.window
         self._attempts[places] = packets["e0"]
-        self._adapt(len(places), congested=marked or bool((packets["e1"] & CONGESTED).any()))
+        if marked:
+            packets["e1"] |= CONGESTED
+        self._adapt(packets["e1"], now)
         self._answered = sorted({*self._answered, *self._sent_at[places].tolist()})[-_OVERTAKEN:]
         if len(self._answered) == _OVERTAKEN:
             overtaken = (self._awaited >= 0) & (self._sent_at < self._answered[0])
             self._due[overtaken & (self._latest_sent == self._awaited)] = now
 
-    def _adapt(self, results: int, *, congested: bool) -> None:
-        """Halve the window, at most once in a window, or let it grow by a packet in as many results as it has."""
-        if not congested:
-            self._allowed = min(self._allowed + results / self._allowed, self.lease.window)
+    def _adapt(self, flags: NDArray[np.uint8], now: float) -> None:  # noqa: ARG002
+        """Halve the window, at most once in a window, or let it grow by a packet in as many results as it has.
+
+        Args:
+            flags: e1 of results that have arrived [m].
+            now: The time in seconds.
+        """
+        if not (flags & CONGESTED).any():
+            self._allowed = min(self._allowed + len(flags) / self._allowed, self.lease.window)
         elif self._packets - self._reduced_at >= self._allowed:
             self._allowed, self._reduced_at = max(1.0, self._allowed / 2), self._packets
         self.statistics.congestion_window = self._allowed

@@ -133,7 +133,7 @@ def test_a_folder_that_does_not_exist_is_reported_in_the_scenario_with_the_names
     (tmp_path / "try.toml").write_text(SCENARIO)
     with pytest.raises(
         ScenarioError,
-        match=r"protocol: .*mine: no such folder; .*: fanin, atp, canary, esa, majority, omnireduce, switchml",
+        match=r"protocol: .*mine: no such folder; .*: fanin, a2tp, atp, canary, esa, majority, omnireduce, switchml",
     ):
         load_scenario(tmp_path / "try.toml")
 
