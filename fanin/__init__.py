@@ -90,7 +90,7 @@ def init(
         from fanin.workers.communicator import Communicator
         from fanin.workers.job.calls import shorten_tracebacks
         from fanin.workers.job.elastic import join_elastic
-        from fanin.workers.job.environment import MIN_WORKERS
+        from fanin.workers.job.environment import JOB, MIN_WORKERS
         from fanin.workers.job.local_ranks import join_local, place_on_host
         from fanin.workers.job.membership import join, join_or_ring, number_of_environment
         from fanin.workers.reducer import Membership
@@ -122,7 +122,7 @@ def init(
             place = join(workers, timeout=timeout, give_up=timeout, **settings)
         else:
             place = join_or_ring(workers, timeout, **settings)
-        _communicator = Communicator(place, timeout, in_network, non_finite, half_bits)
+        _communicator = Communicator(place, timeout, in_network, non_finite, half_bits, os.environ.get(JOB))
         atexit.register(_communicator.close)
         shorten_tracebacks(_communicator.calls)
     return _communicator

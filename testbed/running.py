@@ -11,13 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fanin.native.text import nearest
+from fanin.native.text import nearest, printable
 from fanin.testbed.own_switches import OwnSwitch, own_switches
 from fanin.testbed.runs import Run, all_processes, all_runs, command_line, scratch
 from fanin.testbed.switch_client import SwitchClient
 from fanin.topologies.errors import NetworkError
 
 _FILE = "network.json"
+_CHOSEN = "FANIN_NETWORK"  # in the environment: the process id of the network to use
 # Sockets in a run's folder: workers of its network join at the first; the second is the job service over gRPC.
 JOB_SERVICE = "workers.sock"
 JOB_SERVICE_GRPC = "jobs.sock"
@@ -168,11 +169,13 @@ def find_network(node: str | None = None, supervisor: int | None = None) -> Runn
 
     Args:
         node: Name of a switch or host.
-        supervisor: Process id of the network's fanin, needed if there are several networks.
+        supervisor: Process id of the network's fanin, needed if there are several networks. None takes that of the
+            environment variable FANIN_NETWORK, if it is set.
 
     Raises:
         NetworkError: There is no such network, or more than one.
     """
+    supervisor = _chosen() if supervisor is None else supervisor
     networks = [network for network in running_networks() if supervisor in (None, network.run.supervisor)]
     having = [
         network for network in networks if node is None or node in network.switches or node in network.hosts
@@ -191,6 +194,18 @@ def find_network(node: str | None = None, supervisor: int | None = None) -> Runn
         ids = ", ".join(str(network.run.supervisor) for network in others)
         raise NetworkError(f"process {supervisor} runs no network; there are --network {ids}")
     raise NetworkError("no network is up; start one in another terminal: fanin up")
+
+
+def _chosen() -> int | None:
+    """Return the network of the environment; None if it names none."""
+    text = os.environ.get(_CHOSEN)
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise NetworkError(
+            f"{_CHOSEN}: {printable(text)} is no process id; `fanin ps` lists those of networks"
+        )
+    return int(text)
 
 
 def find_switch(name: str, supervisor: int | None = None) -> SwitchClient:

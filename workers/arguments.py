@@ -19,12 +19,15 @@ _KINDS = {"sum": "fiu", "mean": "f", "max": "fiub", "min": "fiub"}
 
 
 def listed(x: Array | list[Array]) -> list[Array]:
-    """Return `x` if it is a list, otherwise a list that contains it.
+    """Return `x` if it is a list, otherwise a list that contains it; numbers of numpy become arrays.
 
     Raises:
         TypeError: If it contains something that is not an array.
     """
-    xs: list[Any] = list(x) if isinstance(x, list) else [x]
+    xs: list[Any] = [
+        np.asarray(each) if isinstance(each, np.generic) else each
+        for each in (x if isinstance(x, list) else [x])
+    ]
     for each in xs:
         if not isinstance(each, np.ndarray):
             raise TypeError(f"arrays are numpy's, not {type(each).__name__}; numpy.asarray() makes one")
@@ -120,7 +123,7 @@ def _array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
 
 def as_given(x: Array | list[Array]) -> Callable[[list[Array]], Array | list[Array]]:
     """Return a function that turns a list of results into what the call returns: a list if `x` is a list."""
-    return _only if isinstance(x, np.ndarray) else list
+    return list if isinstance(x, list) else _only
 
 
 _only = itemgetter(0)

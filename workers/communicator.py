@@ -73,13 +73,13 @@ class Handle(Generic[_T]):
         finally:
             self._calls.waits = None
 
-    def add_done_callback(self, call: Callable[[], object]) -> None:
-        """Register a function to be called once the operation has ended.
+    def add_done_callback(self, call: Callable[[Handle[_T]], object]) -> None:
+        """Register a function to be called with this handle once the operation has ended.
 
         It is called before the next operation begins, or at once if this one has already ended. If the
         function starts operations on the communicator, these are carried out before others that still wait.
         """
-        self._future.add_done_callback(lambda _: call())
+        self._future.add_done_callback(lambda _: call(self))
 
 
 @dataclass(slots=True)
@@ -140,6 +140,7 @@ class Communicator(Closing):
         in_network: See fanin.init().
         non_finite: See fanin.init().
         half_bits: See fanin.init().
+        job: The job's name; None if it has none, or the name is not known.
     """
 
     def __init__(
@@ -149,10 +150,12 @@ class Communicator(Closing):
         in_network: Literal["preferred", "required"] = "preferred",
         non_finite: NonFinite = "refuse",
         half_bits: Bits = 32,
+        job: str | None = None,
     ) -> None:
         self.rank = place.rank
         self.size = place.workers
         self.calls = place.calls
+        self._job = job
         self._place = place
         self._required = in_network == "required"
         self._reducer = Reducer(place, timeout, propagate=non_finite == "propagate", half_bits=half_bits)
@@ -165,6 +168,10 @@ class Communicator(Closing):
         self._new = True
         self._elastic = place if isinstance(place, Elastic) else None
         self._hosts = () if self._elastic is None else self._elastic.hosts
+
+    def __repr__(self) -> str:
+        job = "" if self._job is None else f", job {self._job}"
+        return f"<fanin.Communicator: rank {self.rank} of {self.size}{job}>"
 
     # -- operations ------------------------------------------------------------------------------------------
 

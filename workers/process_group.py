@@ -94,7 +94,7 @@ class Work(dist.Work):
             span = _recorded(name, _flat(tensors if whole is None else whole))
             span.__enter__()
             span._call_end_callbacks_on_future(self._future)
-        handles[-1].add_done_callback(lambda: ended.set_result(None))
+        handles[-1].add_done_callback(lambda _: ended.set_result(None))
 
     def wait(self, timeout: object = None) -> bool:  # noqa: ARG002
         """Wait until the operation is done, or raise its error.

@@ -16,6 +16,11 @@ from statistics import fmean, median
 from fanin.controller.jobs.reports import CallTime
 from fanin.testbed.monitoring.snapshot import JobView, Snapshot, per_second
 
+# What a host's link carries at most for each byte that a worker counts as sent: headers and acknowledgements add to it.
+_HEADERS = 1.5
+# Some workers count what they have sent when a call ends, so the bytes of fewer calls say little.
+_ENOUGH = 5
+
 Span = tuple[float, float]  # from and to
 
 
@@ -277,11 +282,34 @@ def loads_of(job: JobView, now: Snapshot, before: Snapshot, moving: float) -> It
 
 
 def others_of(job: JobView, now: Snapshot, before: Snapshot) -> dict[str, float]:
-    """Return what each host outside of the job sends, in bits/s, without those that send nothing."""
-    mine = {*job.hosts, *now.switches}
-    found = {
+    """Return what each host sends that is not the job's, in bits/s, without hosts that send little of it."""
+    sent = {
         link.sender: 8 * (per_second(link.bytes, then.bytes, now.at - before.at) or 0.0)
         for link, then in zip(now.links, before.links, strict=True)
-        if link.sender not in mine
+        if link.sender not in now.switches
     }
-    return {host: sent for host, sent in found.items() if sent > 0}
+    own = _sent_by_job(job, before)
+    found = {}
+    for host, every in sent.items():
+        if host not in job.hosts:
+            found[host] = every
+        elif host in own and every > _HEADERS * own[host]:
+            found[host] = every - own[host]
+    return {host: rate for host, rate in found.items() if rate > 0}
+
+
+def _sent_by_job(job: JobView, before: Snapshot) -> dict[str, float]:
+    """Return what the job's worker on each host sends, in bits/s, between its report in `before` and the last one.
+
+    Hosts whose worker has not reported, or has finished few calls, are left out.
+    """
+    first = {worker.process: worker for one in before.jobs if one.name == job.name for worker in one.leaders}
+    found = {}
+    for worker in job.leaders:
+        then = first.get(worker.process)
+        if then and then.report and then.heard and worker.report and worker.heard:
+            calls = worker.report.all_reduces - then.report.all_reduces
+            rate = per_second(worker.report.bytes_sent, then.report.bytes_sent, worker.heard - then.heard)
+            if calls >= _ENOUGH and rate is not None:
+                found[worker.host] = 8 * rate
+    return found

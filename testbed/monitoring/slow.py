@@ -54,6 +54,7 @@ _SLOWED = 0.8  # share of the rate of its neighbours, or of its own before, belo
 _BUSY = 0.9  # utilization of processors from which they are the limit
 _STANDS_OUT = 0.5  # share of all waiting for the last worker that one worker must cause
 _FOREIGN = 0.2  # share of what a full link carries that others must send to be named
+_LOUDEST = 3  # senders that are named
 _WORTH = 0.2  # share of the time that more overlap must save to be worth a change
 _OVERLAPPED = 0.25  # share of the time in which data moves that must be hidden, or there is no overlap
 _MANY = 4  # calls in a step from which they are buckets
@@ -354,23 +355,9 @@ class _Causes:
                 f"{evidence}. The median link has {quantity_text(round(usual), RATES)}",
                 "fix the link, or place no worker behind it",
             )
-        # A link between switches carries at least what one of the job's hosts sends.
-        own = max(
-            (link.bits_per_second for link in self.links if link.sender in self.job.hosts),
-            default=0.0,
-        )
-        foreign = min(sum(self.others.values()), most.bits_per_second - own)
-        if most.sender not in self.job.hosts and foreign >= _FOREIGN * most.bits_per_second:
-            hosts = ", ".join(sorted(self.others, key=self.others.__getitem__, reverse=True))
-            are = "is outside this job, sends" if len(self.others) == 1 else "are outside this job, send"
-            return SlowCause(
-                "noisy neighbour",
-                share * min(1.0, foreign / most.bits_per_second),
-                f"{most.name} is full with packets of other hosts, too",
-                f"{evidence}; {hosts}, which {are} {foreign / 1e6:,.4g} Mb/s",
-                "place the jobs on different leaves, give them separate links, or let links mark packets (ecn_bytes), "
-                "so that the jobs share the links",
-            )
+        foreign = self._foreign(most)
+        if foreign >= _FOREIGN * most.bits_per_second:
+            return self._noisy_neighbour(most, share * min(1.0, foreign / most.bits_per_second), evidence)
         return SlowCause(
             "full link",
             share,
@@ -378,6 +365,41 @@ class _Causes:
             evidence,
             "send less (compression=, fewer steps without an update), overlap more of it with computation "
             "(async_op=True, DDP's buckets), or use faster links",
+        )
+
+    def _foreign(self, most: LinkLoad) -> float:
+        """Return how much of what a link carries is not the job's, in bits/s."""
+        if most.sender in self.job.hosts:
+            return self.others.get(most.sender, 0.0)
+        # A link between switches carries at least what the job's worker on one host sends.
+        own = max(
+            (
+                link.bits_per_second - self.others.get(link.sender, 0.0)
+                for link in self.links
+                if link.sender in self.job.hosts
+            ),
+            default=0.0,
+        )
+        return min(sum(self.others.values()), most.bits_per_second - own)
+
+    def _noisy_neighbour(self, most: LinkLoad, share: float, evidence: str) -> SlowCause:
+        senders = [most.sender] if most.sender in self.job.hosts else self.others
+        loudest = sorted(senders, key=self.others.__getitem__, reverse=True)[:_LOUDEST]
+        who = "; ".join(
+            f"{host}, which is outside this job, sends {self.others[host] / 1e6:,.4g} Mb/s"
+            if host not in self.job.hosts
+            else f"{host} sends {self.others[host] / 1e6:,.4g} Mb/s besides this job's calls"
+            for host in loudest
+        )
+        inside = [host for host in loudest if host in self.job.hosts]
+        return SlowCause(
+            "noisy neighbour",
+            share,
+            f"{most.name} is full with other packets, too",
+            f"{evidence}; {who}",
+            (f"find out which other programs on {' and '.join(inside)} send; " if inside else "")
+            + "place the jobs on different leaves, give them separate links, or let links mark packets (ecn_bytes), so "
+            "that the jobs share the links",
         )
 
     def _loss(self, now: Snapshot, before: Snapshot) -> SlowCause | None:

@@ -131,6 +131,26 @@ def test_in_place(comms: list[Communicator], dtype: str) -> None:
         np.testing.assert_allclose(result, expected, atol=1e-3)
 
 
+def test_a_communicator_is_printed_with_its_rank_its_size_and_its_job() -> None:
+    with job(1) as ([comm], _):
+        assert repr(comm) == "<fanin.Communicator: rank 0 of 1>"
+        named = Communicator(comm._place, 1.0, job="train")
+        assert str(named) == "<fanin.Communicator: rank 0 of 1, job train>"
+
+
+def test_a_number_of_numpy_is_an_array_without_axes(comms: list[Communicator]) -> None:
+    def do(comm: Communicator) -> tuple[Any, Any]:
+        number, (again, whole) = (
+            comm.allreduce(np.float32(comm.rank)),
+            comm.allreduce([np.float64(1), np.int64(2)]),
+        )
+        assert number.shape == again.shape == ()
+        return float(number), (float(again), int(whole))
+
+    ranks = len(comms)
+    assert everywhere(comms, do) == [(sum(range(ranks)), (ranks, 2 * ranks))] * ranks
+
+
 def test_several_arrays_in_one_call_those_of_a_type_as_one_vector(comms: list[Communicator]) -> None:
     def do(comm: Communicator) -> tuple[list[Any], int]:
         xs = [of(comm.rank, "float32", (3, 4)), of(comm.rank, "int32"), of(comm.rank, "float32", (5,))]
@@ -312,11 +332,11 @@ def test_who_is_called_when_an_operation_has_ended_is_called_before_the_next_one
     with job(1) as ([comm], _):
         x, late = np.ones(3, np.float32), []
         begun = comm.allreduce(x, out=x, async_op=True)
-        begun.add_done_callback(lambda: x.fill(5))
+        begun.add_done_callback(lambda _: x.fill(5))
         result = comm.allreduce(x, async_op=True).wait() if begin else comm.allreduce(x)
         assert result[0] == 5
-        begun.add_done_callback(lambda: late.append(begun.done()))
-        assert late == [True]
+        begun.add_done_callback(late.append)
+        assert late == [begun]
 
 
 @pytest.mark.parametrize("async_op", [True, False])
@@ -327,7 +347,7 @@ def test_what_is_begun_at_the_end_of_an_operation_is_carried_out_before_the_next
     def do(comm: Communicator) -> tuple[threading.Thread, float, float]:
         x, found = np.full(1000, comm.rank + 1.0, np.float32), []
 
-        def go_on() -> None:
+        def go_on(_: object) -> None:
             largest = comm.allreduce(x, "max", async_op=async_op)
             found.append((threading.current_thread(), float((largest.wait() if async_op else largest)[0])))
 

@@ -139,6 +139,34 @@ def test_hosts_outside_of_the_job_that_fill_its_uplink_are_named(foreign: int, f
         assert "different leaves" in cause.change
 
 
+@pytest.mark.parametrize(("own", "found"), [(15_000_000, "noisy neighbour"), (80_000_000, "full link")])
+def test_other_programs_on_a_host_of_the_job_that_fill_its_link_are_named(own: int, found: str) -> None:
+    def job_at(at: float) -> JobView:
+        sent = int(own * (at - NOW + SECONDS) / 8)
+        workers = []
+        for host in HOSTS:
+            state = worker(host, 7 if at < NOW else 47)
+            assert state.report
+            report = state.report.model_copy(update={"bytes_sent": sent})
+            workers.append(state.model_copy(update={"report": report, "heard": at}))
+        return job(*workers)
+
+    def look(at: float) -> Snapshot:
+        usual = links(at, used=0.2)
+        first = usual.links[0]
+        assert first.sender == "h1"
+        full = first.model_copy(update={"bytes": int(90_000_000 * (at - NOW + SECONDS) / 8)})
+        return usual.model_copy(update={"links": (full, *usual.links[1:]), "jobs": (job_at(at),)})
+
+    calls = times(dict.fromkeys(HOSTS, 0.001), 0.1)
+    slow = explain_slow(job_at(NOW), [calls[host] for host in HOSTS], look(NOW), look(NOW - SECONDS), 0.3)
+    [cause] = slow.causes
+    assert cause.cause == found
+    if found == "noisy neighbour":
+        assert "h1 sends 75 Mb/s besides this job's calls" in cause.evidence
+        assert "which other programs on h1 send" in cause.change
+
+
 @pytest.mark.parametrize(
     ("processors", "expected"), [(0.3, "latency"), (0.97, "this machine")], ids=["idle", "busy"]
 )

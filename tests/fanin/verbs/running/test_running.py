@@ -241,6 +241,13 @@ def test_a_network_that_there_is_not_is_named_with_those_that_there_are(up: Up, 
     done = fanin("allreduce", "--network", "1", **up.environment)
     said = f"fanin allreduce: process 1 runs no network; there are --network {up.process.pid}\n"
     assert (done.returncode, done.stderr) == (1, said)
+    assert fanin("allreduce", **up.environment, FANIN_NETWORK="1").stderr == said
+
+
+def test_a_network_that_the_environment_does_not_name_by_its_process_is_an_error(up: Up, fanin: Any) -> None:
+    done = fanin("tables", "leaf1", **up.environment, FANIN_NETWORK="mine")
+    said = "FANIN_NETWORK: mine is no process id; `fanin ps` lists those of networks"
+    assert (done.returncode, done.stderr) == (1, f"fanin tables: {said}\n")
 
 
 def test_sizes_need_a_unit(fanin: Any) -> None:
