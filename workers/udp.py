@@ -61,6 +61,20 @@ _NO_OPTION = {errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EINVAL}
 _NO_OFFLOAD = {errno.EINVAL, errno.EIO}
 
 
+def _enlarge_receive_buffer(of: socket.socket) -> None:
+    try:
+        of.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+    except PermissionError:  # not root: as much as net.core.rmem_max allows
+        of.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+
+
+def receive_buffer() -> int:
+    """Return the size of a worker's receive buffer in bytes, as the kernel counts: with what it adds to each packet."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        _enlarge_receive_buffer(probe)
+        return probe.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
 @dataclass(frozen=True, slots=True)
 class InNetworkConfig:
     """Settings of a worker's in-network all-reduce.
@@ -149,10 +163,7 @@ class UdpSocket:
         except OSError as error:
             self._socket.close()
             raise OSError(error.errno, f"UDP socket from {local} to {remote}: {error.strerror}") from error
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
-        except PermissionError:  # not root: as much as net.core.rmem_max allows
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+        _enlarge_receive_buffer(self._socket)
         self._bytes = np.zeros(_ENOUGH + (1 << 16), np.uint8)  # room for one more message than is enough
         self._view = self._bytes.data
         self.link = SocketState(

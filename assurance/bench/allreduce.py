@@ -274,7 +274,7 @@ def measure_network(
                 ledger = Ledger(folder / "leases.json")
                 made = (topology, program.p4info, program.device_config, ledger, network.patience)
                 async with Controller(*made) as controller:
-                    pace = EMBEDDED.pace(on.rate)
+                    pace = EMBEDDED.live_pace(on.rate)
                     hosts = [host.name for host in topology.ranked_hosts]
                     start = start_on(network, hosts)
                     grant = await controller.grant(hosts, slots=pace.window)

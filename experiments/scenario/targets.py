@@ -9,8 +9,13 @@ from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tools import BMV2, SwitchKind
 from fanin.testbed.switch_processes import Bmv2, P4Switch, SwitchLauncher
 from fanin.workers.recovery import Pace
+from fanin.workers.udp import receive_buffer
 
 _FAST_LINK = 1_000_000_000
+# Nearly all slots of a switch. On links without a rate, processes share a few cores and take turns. With fewer packets
+# in flight, turns are shorter, and cost more than the packets. A vector of 1 MB fits.
+_LARGE_WINDOW = 992
+_BUFFERED = 2304  # bytes that the kernel counts for a packet that is buffered; half of it in a superframe
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,12 @@ class Target:
         if rate is None:
             return self.on_unlimited_links
         return self.on_fast_links if rate >= _FAST_LINK else self.on_slow_links
+
+    def live_pace(self, rate: int | None) -> Pace:
+        """Return how workers of a live network send: as pace(), with more in flight if receive buffers hold it."""
+        pace = self.pace(rate)
+        roomy = rate is None and pace.offload and receive_buffer() >= _LARGE_WINDOW * _BUFFERED
+        return replace(pace, window=_LARGE_WINDOW) if roomy else pace
 
     def pace_of(self, settings: Settings) -> Pace:
         """Return how a point's workers send: what suits its links, unless the point sets values itself."""
@@ -91,7 +102,7 @@ EMBEDDED = Target(
     on_slow_links=Pace(window=128, segments=32),
     # Eight of the largest superframes, each of which takes half a millisecond on a link of 1 Gb/s.
     on_fast_links=Pace(window=496, segments=62),
-    # Nearly all slots of a switch. All processes share a few cores, so a packet waits until others have had their turn:
-    # with fewer packets in flight, each turn is short, and turns cost more than packets. A vector of 1 MB fits.
-    on_unlimited_links=Pace(window=992, segments=62),
+    # Four superframes, and a bit more for a quarter of a megabyte to be sent at once: what the receive buffers of users
+    # other than root hold.
+    on_unlimited_links=Pace(window=256, segments=62),
 )

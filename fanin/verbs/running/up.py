@@ -252,7 +252,7 @@ async def _keep_up(
     )
     async with ControllerProcess(setup, _warn, standby=standby) as controller:
         worker = None if protocol.ours else protocol.worker
-        jobs = NetworkJobs(controller, topology, on.pace(topology.slowest_rate), worker)
+        jobs = NetworkJobs(controller, topology, on.live_pace(topology.slowest_rate), worker)
         service = JobService([host.name for host in topology.ranked_hosts], jobs.open, _warn)
         async with (
             Telemetry(topology, program.p4info, program.device_config) as telemetry,

@@ -2,9 +2,11 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fanin.experiments.scenario import targets
 from fanin.experiments.scenario.targets import EMBEDDED
 from fanin.testbed.shaping import shape
 from fanin.topologies.model import SLOWEST
@@ -26,3 +28,12 @@ def test_what_one_job_has_in_flight_waits_in_the_queue_of_any_link_and_is_not_dr
     network = leaf_spine(1, 2, 2, rate=host, uplink_rate=uplink)
     in_flight = EMBEDDED.pace(network.slowest_rate).window * MAX_PACKET
     assert all(in_flight <= queue_bytes(link.rate_bits_per_second or 0) for link in network.links)
+
+
+@pytest.mark.parametrize(("buffer", "window"), [(2 * 212_992, 256), (16 << 20, 992)])
+def test_links_without_a_rate_have_as_much_in_flight_as_receive_buffers_hold(
+    monkeypatch: pytest.MonkeyPatch, buffer: int, window: int
+) -> None:
+    monkeypatch.setattr(targets, "receive_buffer", lambda: buffer)
+    assert EMBEDDED.live_pace(None).window == window
+    assert EMBEDDED.live_pace(1_000_000_000) == EMBEDDED.pace(1_000_000_000)
