@@ -18,7 +18,7 @@ def collect_seldom() -> None:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Do not look for garbage meanwhile. For code that makes many objects, all of which stay."""
+    """Do not look for garbage meanwhile. For code that makes many objects, and little garbage in cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
