@@ -239,14 +239,15 @@ NEURAL_NETWORKS: Mapping[str, NeuralNetwork] = {
 
 
 def neural_network_named(name: str) -> NeuralNetwork:
-    """Return the model with this name.
+    """Return the model with this name, as people write it: "Llama-3 8B" is llama-3-8b.
 
     Raises:
         ValueError: If there is none.
     """
-    if name not in NEURAL_NETWORKS:
+    key = name.lower().replace(" ", "-")
+    if key not in NEURAL_NETWORKS:
         raise ValueError(f"no model has this name{instead(name, [*NEURAL_NETWORKS], 'models', '')}")
-    return NEURAL_NETWORKS[name]
+    return NEURAL_NETWORKS[key]
 
 
 # -- buckets of gradients --------------------------------------------------------------------------------------------

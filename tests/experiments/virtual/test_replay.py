@@ -57,6 +57,13 @@ def test_computing_alone_takes_its_time(run: Run) -> None:
     assert measured.exposed_seconds == pytest.approx(0)
 
 
+def test_ranks_that_compute_long_in_turns_and_do_not_wait_expose_nothing(run: Run) -> None:
+    first, second = ((computing(a), computing(b, step=1)) for a, b in ((3e-3, 1e-3), (1e-3, 3e-3)))
+    measured = run([[*first], [*second]])
+    assert measured.step_seconds == pytest.approx(2e-3)
+    assert measured.exposed_seconds == pytest.approx(0)
+
+
 @pytest.mark.slow
 def test_a_call_next_to_computing_is_hidden_and_one_behind_it_is_not(run: Run) -> None:
     alone = run([call("all-reduce", 100_000)]).step_seconds

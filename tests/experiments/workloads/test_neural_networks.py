@@ -29,6 +29,11 @@ def test_the_parameters_are_those_that_were_published(name: str) -> None:
     assert neural_network_named(name).parameters == PARAMETERS[name]
 
 
+def test_names_may_be_written_as_people_write_them() -> None:
+    assert neural_network_named("Llama-3 8B") is neural_network_named("llama-3-8b")
+    assert neural_network_named("ResNet-50").name == "resnet-50"
+
+
 def test_a_token_passes_through_two_experts_of_eight() -> None:
     """Jiang et al., "Mixtral of experts", 2024: 13 billion of 47 billion parameters."""
     assert neural_network_named("mixtral-8x7b").active == pytest.approx(13e9, rel=0.01)
