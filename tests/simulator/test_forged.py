@@ -1,4 +1,4 @@
-"""What a host sends in the name of a switch: no switch adds it up, and no worker would take it for a result."""
+"""Packets that a host sends in the name of a switch: no switch adds them up, and no worker would take it for a result."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_cores_share_the_windows_that_follow_busy_ones(switch: Engine, algorithm
 
 
 def test_hosts_that_need_python_run_on_one_core(switch: Engine) -> None:
-    """Those with a job and flows."""
+    """Hosts with a job and flows need Python."""
     spec, inputs, _ = random_case(0)
     topology = leaf_spine(2, 2, 2)
     vectors = [[x[0]] * len(topology.hosts) for x in inputs]
