@@ -1,4 +1,4 @@
-"""Packets that a host sends in the name of a switch: no switch adds them up, and no worker would take it for a result."""
+"""Packets that a host sends in the name of a switch: no switch adds them, and no worker takes them for results."""
 
 from __future__ import annotations
 
