@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 # What `python -c` runs where a process of its own is needed: by another user, on a terminal, with options of Python's.
 RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
-_SERVE = "from tests.fanin.command import serve; serve({})"
+_SERVE = "from tests.fanin.command import serve; serve()"
 _READ_BY_PYTHON = re.compile("LD_|PYTHON(?!PATH)")  # variables, before anything is imported
 # What verbs import when they are called, but for what starts threads, and what looks at variables: fanin.console.
 _MORE = (
@@ -40,22 +40,14 @@ _MORE = (
     "fanin.p4switch.stf.run",
     "typer.rich_utils",
 )
-# These verbs import more, which takes a quarter of a second. All others would fork from a larger process for nothing.
-_DRAWING = ("demo", "lesson", "plot", "rerun", "run", "trace")
-_DRAWS = ("fanin.p4compiler.compile", "fanin.packets", "matplotlib.pyplot")
 
 
 class _Server(preloaded._Preloader):
     """The process that forks. It is in our group, as what it forks: that is what a terminal's Ctrl-C is for."""
 
-    def __init__(self, *more: str) -> None:
-        super().__init__()
-        self._more = more
-        atexit.register(hang_up, self)
-
     def _forker(self, its: socket.socket) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-c", _SERVE.format(self._more), str(its.fileno()), preloaded._ROOM],
+            [sys.executable, "-c", _SERVE, str(its.fileno()), preloaded._ROOM],
             cwd=ROOT,
             env=os.environ | preloaded.ONE_THREAD,
             stdin=subprocess.DEVNULL,
@@ -64,7 +56,8 @@ class _Server(preloaded._Preloader):
         )
 
 
-_server, _drawing_server = _Server(*_MORE), _Server(*_MORE, *_DRAWS)
+_server = _Server()
+atexit.register(hang_up, _server)
 
 
 class _Forked(subprocess.Popen[str]):
@@ -92,8 +85,7 @@ class _Forked(subprocess.Popen[str]):
             json.dump(request, asked)
             asked.flush()
             files = [number if pipe == -1 else pipe for number, pipe in enumerate(theirs)]
-            server = _drawing_server if args[3:] and args[3] in _DRAWING else _server
-            self.pid = server.fork([asked.fileno(), *files])
+            self.pid = _server.fork([asked.fileno(), *files])
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
@@ -129,18 +121,15 @@ def run(
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
-def serve(more: Sequence[str]) -> None:
-    """Import `more`, and fork for whoever is at the other end of the socket, until nobody is.
-
-    What it has forked runs `fanin`.
-    """
+def serve() -> None:
+    """Fork for whoever is at the other end of the socket, until nobody is; what it has forked runs `fanin`."""
     collect_seldom()
     asked = socket.socket(fileno=int(sys.argv[1]))
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     sys.path.insert(1, str(ROOT))
     for verb in VERBS.keys() - {"doctor"}:  # which imports fanin.console
         load(verb)
-    for module in more:
+    for module in _MORE:
         importlib.import_module(module)
     with patch.object(os, "setsid"):  # they stay in our session
         forked = preloaded.serve(asked, lambda _: None)
