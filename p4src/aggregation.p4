@@ -46,13 +46,13 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     @name("chunk") register<bit<32>>(CELLS) chunk_register;
     @name("seen") register<bit<32>>(CELLS) seen_register;
     @name("size") register<bit<3>>(CELLS) size_register;
-    @name("done") register<bit<1>>(CELLS) done_register;      // the result itself is stored, not only this switch's part
+    @name("done") register<bit<1>>(CELLS) done_register;         // the result itself is stored, not only this switch's part
     @name("saturated") register<bit<1>>(CELLS) saturated_register;
     @name("e0") register<bit<8>>(CELLS) e0_register;
     @name("not_quantizable") register<bit<1>>(CELLS) not_quantizable_register;
     @name("call") register<bit<32>>(CELLS) call_register;
     @name("congested") register<bit<1>>(CELLS) congested_register;
-    @name("givers") register<bit<32>>(CELLS) givers_register; // children that do not need the sum
+    @name("givers") register<bit<32>>(CELLS) givers_register;    // children that do not need the sum
     @name("complete") register<bit<1>>(CELLS) complete_register; // all children have contributed
     ValueBlock() block_0;
     ValueBlock() block_1;
