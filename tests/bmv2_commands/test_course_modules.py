@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from textwrap import dedent
 
@@ -150,9 +151,12 @@ def test_a_script_receives_what_is_published_over_nanomsg(script: Script, tmp_pa
         print(socket.recv())
         socket.close()
         """
-    with pynng.Pub0(listen=address) as publisher:
-        publisher.add_post_pipe_connect_cb(lambda _: publisher.send(b"learnt"))
-        done = script(text, address)
+    with pynng.Pub0(listen=address) as publisher, ThreadPoolExecutor(1) as pool:
+        receiving = pool.submit(script, text, address)
+        while not receiving.done():  # what comes before the script has subscribed is lost
+            publisher.send(b"learnt")
+            wait([receiving], timeout=0.01)
+        done = receiving.result()
     assert done.stdout == "b'learnt'\n", done.stderr
 
 
