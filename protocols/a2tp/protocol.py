@@ -98,9 +98,7 @@ class A2tpWorker(atp.AtpWorker):
         self._begin_round(now)
 
 
-def participant(lease: Lease, recovery: Recovery) -> A2tpWorker:
-    """Return the worker of a lease."""
-    return A2tpWorker(lease, recovery)
+participant = A2tpWorker
 
 
 def program() -> Path:

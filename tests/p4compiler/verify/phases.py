@@ -1,4 +1,4 @@
-"""The invariants of each phase: what must hold after it, for every program. A violation is a bug of the compiler."""
+"""Invariants that hold after each phase, for every program. A violation is a bug of the compiler."""
 
 from __future__ import annotations
 
