@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,12 +20,17 @@ from fanin.testbed.running import running_networks
 from fanin.topologies.units import RATES, Probability, quantity
 
 
-def _rate(text: str) -> int:
-    """Return a rate in bits/s."""
+def _rate(text: str) -> float:
+    """Return a rate in bits/s; infinity is unlimited."""
     try:
-        return round(quantity(text, RATES, "100 Mb/s"))
+        return math.inf if text == "unlimited" else round(quantity(text, RATES, "100 Mb/s"))
     except ValueError as error:
-        raise typer.BadParameter(f"{text}: {error}") from None
+        raise typer.BadParameter(f"{text}: {error}; or write 'unlimited'") from None
+
+
+def link_rate(rate: float | None, default: int) -> int | None:
+    """Return the rate of links as topologies have it, in bits/s: None is unlimited. `rate` is from the option."""
+    return default if rate is None else None if math.isinf(rate) else int(rate)
 
 
 def probability(text: str) -> float:
@@ -112,11 +118,11 @@ Workers = Annotated[int, typer.Option(min=2, help="Number of workers, spread eve
 Leaves = Annotated[int, typer.Option(min=1, help="Number of leaf switches, one for each rack")]
 Spines = Annotated[int, typer.Option(min=0, help="Number of spine switches; 0 with a single leaf")]
 Rate = Annotated[
-    int | None,
+    float | None,
     typer.Option(
         parser=_rate,
         metavar="RATE",
-        help="Rate of every link; 100 Mb/s by default, 400 kb/s with BMv2",
+        help="Rate of every link, or unlimited; 100 Mb/s by default, 400 kb/s with BMv2",
     ),
 ]
 Switch = Annotated[

@@ -88,11 +88,15 @@ def demo(
         if named not in built_in():
             named = str(folder_of(named))
         chosen = protocol_of(named, program, controller, worker)
-        link_rate = target(switch).rate if rate is None else rate
         if topology:
             network = load_network(topology)
         else:
-            shape = LeafSpine(spines=spines, leaves=leaves, hosts_per_leaf=in_each, rate=link_rate)
+            shape = LeafSpine(
+                spines=spines,
+                leaves=leaves,
+                hosts_per_leaf=in_each,
+                rate=options.link_rate(rate, target(switch).rate),
+            )
             shape.build(offload)  # to report errors with the names of the options
             network = TopologySettings(leaf_spine=shape, offload=offload)
         points = demo_points(

@@ -176,11 +176,12 @@ def up(
                 f"{', '.join(usable)} here"
             )
         on = target(switch)
-        link_rate = on.rate if rate is None else rate
         if topology:
             wanted = load_network(topology).network
         else:
-            wanted = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
+            wanted = leaf_spine(
+                spines, leaves, in_each, rate=options.link_rate(rate, on.rate), offload=offload
+            )
         own = chosen.ours and not program
         compiled = program_of_network(None if own else chosen.program, compiler, wanted, chosen.controller)
         show_warnings(compiled.warnings)

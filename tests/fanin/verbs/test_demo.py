@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from fanin.experiments.demo import Demo, demo_points
 from fanin.experiments.live.worker_group import RunError
 from fanin.experiments.results.files import read_rows
 from fanin.experiments.results.summary import Run
+from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.topology import LeafSpine, TopologySettings
 from tests.experiments.results.runs import BARE, CURVE, RING, RUN, run
 
@@ -62,6 +64,27 @@ def test_the_points_of_a_protocol_have_its_program_and_workers() -> None:
     network = TopologySettings(leaf_spine=LeafSpine(spines=1, leaves=2, hosts_per_leaf=2))
     points = demo_points(network, protocol="majority")
     assert {one.implementation.name for one in points if one.algorithm == "in-network"} == {"majority"}
+
+
+@pytest.mark.parametrize(
+    ("given", "rate"), [((), 10**8), (("--rate", "2 Gb/s"), 2 * 10**9), (("--rate", "unlimited"), None)]
+)
+def test_all_links_have_the_rate_that_is_given(
+    given: tuple[str, ...],
+    rate: int | None,
+    measured: list[Run],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    asked: list[Sequence[Settings]] = []
+    monkeypatch.setattr(
+        fanin.experiments.demo,
+        "run_demo",
+        lambda points, *_, **__: asked.append(points) or Demo(measured, CURVE),
+    )
+    status, _ = demo("--results", tmp_path, *given)
+    assert status == 0
+    assert {link.rate_bits_per_second for one in asked[0] for link in one.network.links} == {rate}
 
 
 def test_a_sum_outside_its_bound_fails_the_demo_after_the_results_are_written(
