@@ -32,7 +32,7 @@ from fanin.workers.arguments import (
 )
 from fanin.workers.collective import Closing, CollectiveError, StallError
 from fanin.workers.engines.buffers import Buffers
-from fanin.workers.job.calls import AbortedError, Calls, collective
+from fanin.workers.job.calls import AbortedError, Calls, RefusedError, collective
 from fanin.workers.job.elastic import Elastic, RegroupError
 from fanin.workers.job.membership import LeftError
 from fanin.workers.prepared_calls import PreparedCalls
@@ -566,6 +566,12 @@ class Communicator(Closing):
 
     def _note_thread(self) -> None:
         self._background = threading.get_ident()
+
+    def refuse(self, error: RefusedError, what: str) -> None:
+        """Count a call that is refused, after those in the background; see Calls.refuse()."""
+        if self._begun:
+            self._wait_for_background()
+        self.calls.refuse(error, what)
 
     @property
     def _in_background(self) -> bool:
