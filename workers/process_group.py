@@ -62,7 +62,12 @@ class Work(dist.Work):
         tensors: The tensors that will hold the result.
         finish: Called after the operations, to move the result into `tensors`.
         whole: The tensors whose size the profiler shows. None: `tensors`.
+
+    Attributes:
+        limit: Seconds that wait() waits if it gets no time limit. None: until the communicator's own limit passes.
     """
+
+    limit: float | None = None
 
     def __init__(
         self,
@@ -97,13 +102,18 @@ class Work(dist.Work):
             span._call_end_callbacks_on_future(self._future)
         handles[-1].add_done_callback(lambda _: ended.set_result(None))
 
-    def wait(self, timeout: object = None) -> bool:  # noqa: ARG002
+    def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait until the operation is done, or raise its error.
 
-        The communicator's time limit applies, not `timeout`.
+        Args:
+            timeout: Time to wait; None or zero for the time limit of the group.
+
+        Raises:
+            StallError: If it takes longer. No rank can make another call then.
         """
+        limit = timeout.total_seconds() if timeout else self.limit
         for handle in self._handles:
-            handle.wait()
+            handle.wait(limit)
         self._future.wait()
         return True
 
@@ -175,15 +185,19 @@ class ProcessGroup(dist.ProcessGroup):
         communicator: The worker's communicator.
         hosts: A group of the same ranks for what only hosts can do. PyTorch gives it whatever this class does not
             define.
+        limit: The group's time limit in seconds. None: that of the communicator.
     """
 
-    def __init__(self, communicator: Communicator, hosts: dist.Backend | None = None) -> None:
+    def __init__(
+        self, communicator: Communicator, hosts: dist.Backend | None = None, limit: float | None = None
+    ) -> None:
         super().__init__(communicator.rank, communicator.size)
         self.calls = communicator.calls
         self.refuse = communicator.refuse
         self._communicator = communicator
         self._requests: Remembered[Request[Any] | None] = Remembered()
         self._hosts: Any = hosts
+        self._limit = limit
         if hosts is not None:  # it also keeps the name of the group
             self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, hosts)
             self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
@@ -204,8 +218,12 @@ class ProcessGroup(dist.ProcessGroup):
         op = _operation(opts, tensors)
         if op is None:
             return self._on_hosts("allreduce", tensors, opts)
-        if opts.asyncOp:
-            return allreduce(self._communicator, tensors, op)
+        if opts.asyncOp or self._limit is not None:
+            work = self._limited(allreduce(self._communicator, tensors, op))
+            if opts.asyncOp:
+                return work
+            work.wait()
+            return None
         if profiler._is_profiler_enabled:
             with _recorded("allreduce_", tensors):
                 self._allreduce_now(tensors, op)
@@ -262,7 +280,9 @@ class ProcessGroup(dist.ProcessGroup):
         arrays, copies = _arrays(tensors)
         out = arrays if root else None
         handle = self._communicator.reduce(arrays, opts.rootRank, op, out=out, async_op=True)
-        return Work("reduce_", self.calls, [handle], tensors, lambda: _put_back(copies) if root else None)
+        return self._limited(
+            Work("reduce_", self.calls, [handle], tensors, lambda: _put_back(copies) if root else None)
+        )
 
     @collective
     def broadcast(self, tensors: Tensors, opts: Any = _BROADCAST) -> Work:
@@ -276,12 +296,12 @@ class ProcessGroup(dist.ProcessGroup):
                 if not (tensor.is_cpu and tensor.is_contiguous()):
                     _place(array, tensor)
 
-        return Work("broadcast_", self.calls, [handle], tensors, finish)
+        return self._limited(Work("broadcast_", self.calls, [handle], tensors, finish))
 
     @collective
     def barrier(self, opts: Any = None) -> Work:  # noqa: ARG002
         """Return an operation that is done when all ranks have called this."""
-        return Work("barrier", self.calls, [self._communicator.barrier(async_op=True)], [])
+        return self._limited(Work("barrier", self.calls, [self._communicator.barrier(async_op=True)], []))
 
     # -- round the ring --------------------------------------------------------------------------------------
 
@@ -380,7 +400,7 @@ class ProcessGroup(dist.ProcessGroup):
                 place(handle.wait(), output)
 
         whole = [*inputs] * self._communicator.size
-        return Work("_allgather_base_", self.calls, handles, outputs, finish, whole)
+        return self._limited(Work("_allgather_base_", self.calls, handles, outputs, finish, whole))
 
     def _scattered(self, outputs: Tensors, inputs: Sequence[Any], handles: Sequence[Handle[Any]]) -> Work:
         """Return the operation that puts this rank's results into `outputs`.
@@ -397,7 +417,14 @@ class ProcessGroup(dist.ProcessGroup):
                 result = handle.wait()
                 _round(result[rank] if isinstance(result, list) else result, output)
 
-        return Work("_reduce_scatter_base_", self.calls, handles, outputs, finish, whole=inputs)
+        return self._limited(
+            Work("_reduce_scatter_base_", self.calls, handles, outputs, finish, whole=inputs)
+        )
+
+    def _limited(self, work: Work) -> Work:
+        """Return the operation with the time limit of this group."""
+        work.limit = self._limit
+        return work
 
     # -- before anything is sent -----------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fanin.workers.collective import CollectiveError
+from fanin.workers.collective import CollectiveError, StallError
 from fanin.workers.communicator import Communicator
 from fanin.workers.job.calls import AbortedError, RefusedError
 from fanin.workers.values.compression import Compressor, Rounded, TopK
@@ -392,6 +392,27 @@ def test_reduce_scatter_of_parts_of_different_sizes(comms: list[Communicator], d
         close(part, total[comm.rank])
 
     everywhere(comms, do)
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda comm: dist.all_reduce(ones(3), group=ProcessGroup(comm, limit=0.1)),
+        lambda comm: dist.barrier(group=ProcessGroup(comm, limit=0.1)),
+        lambda comm: dist.all_gather([ones(3)] * 2, ones(3), group=ProcessGroup(comm, limit=0.1)),
+        lambda comm: dist.all_reduce(ones(3), group=ProcessGroup(comm), async_op=True).wait(
+            timedelta(seconds=0.1)
+        ),
+    ],
+)
+def test_a_time_limit_of_a_group_or_of_a_wait_that_is_shorter_than_the_job_s(
+    late: Callable[[Communicator], object],
+) -> None:
+    with job(2, timeout=1.0) as (comms, _):
+        with pytest.raises(StallError, match=r"not ended within 0\.1 s"):
+            late(comms[0])
+        with pytest.raises(AbortedError, match=r"not ended within 0\.1 s"):
+            comms[0].barrier()
 
 
 def test_an_error_that_is_found_in_the_call_is_followed_by_no_other() -> None:
