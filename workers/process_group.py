@@ -12,12 +12,14 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from inspect import isfunction
 from itertools import repeat
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch._C._dynamo import eval_frame
 from torch._C._profiler import _RecordFunctionFast
 from torch.autograd import profiler
 
@@ -29,6 +31,7 @@ from fanin.workers.values.compression import Compression
 
 Tensors = Sequence[torch.Tensor]
 Copies = list[tuple[Array, torch.Tensor]]
+_Class = TypeVar("_Class")
 
 # Not a dict: looking up one of PyTorch's operations in it takes a microsecond.
 _SUM: Any = dist.ReduceOp.SUM
@@ -48,6 +51,20 @@ _SCATTER = dist.ScatterOptions()
 _ALL_TO_ALL = dist.AllToAllOptions()
 
 
+def _uncompiled(whole: type[_Class]) -> type[_Class]:
+    """Keep torch.compile() out of the methods of a class, and of what they call.
+
+    It would compile them, and fail, since PyTorch's C++ code calls them within a compiled function. torch._dynamo has a
+    decorator for this, but takes seconds to import.
+    """
+    skip = eval_frame._FrameAction.SKIP
+    for method in vars(whole).values():
+        if isfunction(method):
+            eval_frame.set_code_exec_strategy(method.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    return whole
+
+
+@_uncompiled
 class Work(dist.Work):
     """An operation in the background. It is done when all `handles` are done and `finish` has run.
 
@@ -172,6 +189,7 @@ def gloo(store: dist.Store, rank: int, size: int, timeout: timedelta, *, late: b
     return dist.ProcessGroupGloo(store, rank, size, options)
 
 
+@_uncompiled
 class ProcessGroup(dist.ProcessGroup):
     """The group of all workers of a job, with the method names that torch.distributed and its reducer use.
 

@@ -143,7 +143,7 @@ def test_whatever_is_done_with_gloo_can_be_done_with_fanin(up, per_host):
     done = launch(up, "--per-host", per_host, OPERATIONS)
     assert done.returncode == 0, done.stderr
     uses = re.findall(r"^def (\w+)\(group: Group\)", OPERATIONS.read_text(), re.M)
-    assert len(uses) == 19
+    assert len(uses) == 21
     assert sorted(done.stdout.splitlines()) == sorted(
         f"[{rank}] same {use}" for rank in range(2 * per_host) for use in uses
     )
