@@ -76,7 +76,7 @@ class Handle(Generic[_T]):
         try:
             if limit is not None and not wait_for([self._future], limit).done:
                 slow = f"; {self._calls.slow} did not come" if self._calls.slow else ""
-                raise StallError(f"the call has not ended within {limit:g} s{slow}")
+                raise StallError(f"the call has not ended within its timeout of {limit:g} s{slow}")
             return self._future.result()
         except BaseException as error:  # including Ctrl-C, after which the caller may change the arrays
             self._calls.abort(error, self._calls.count, "which it waited for")
