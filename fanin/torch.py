@@ -103,7 +103,10 @@ def _create(options: Any, _backend_options: object) -> dist.ProcessGroup | dist.
         )
     everyone = not ranks or ranks == list(range(communicator.size))
     hosts = gloo(options.store, rank, size, timeout, late=everyone)
-    return ProcessGroup(communicator, hosts) if everyone else hosts
+    if not everyone:
+        return hosts
+    seconds = timeout.total_seconds()
+    return ProcessGroup(communicator, hosts, seconds if seconds < communicator.timeout else None)
 
 
 dist.Backend.register_backend("fanin", _create, extended_api=True, devices=["cpu"])

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +33,7 @@ from fanin.workers.arguments import (
 )
 from fanin.workers.collective import Closing, CollectiveError, StallError
 from fanin.workers.engines.buffers import Buffers
-from fanin.workers.job.calls import AbortedError, Calls, collective
+from fanin.workers.job.calls import AbortedError, Calls, RefusedError, collective
 from fanin.workers.job.elastic import Elastic, RegroupError
 from fanin.workers.job.membership import LeftError
 from fanin.workers.prepared_calls import PreparedCalls
@@ -61,11 +62,21 @@ class Handle(Generic[_T]):
         """Return whether the operation has ended, with a result or an error."""
         return self._future.done()
 
-    def wait(self) -> _T:
-        """Wait until the operation is done, and return its result or raise its error."""
+    def wait(self, limit: float | None = None) -> _T:
+        """Wait until the operation is done, and return its result or raise its error.
+
+        Args:
+            limit: Seconds to wait. None: until it is done.
+
+        Raises:
+            StallError: If it takes longer. The calls of all workers have then ended.
+        """
         if not self._future.done():
             self._calls.waits = time.monotonic()
         try:
+            if limit is not None and not wait_for([self._future], limit).done:
+                slow = f"; {self._calls.slow} did not come" if self._calls.slow else ""
+                raise StallError(f"the call has not ended within its timeout of {limit:g} s{slow}")
             return self._future.result()
         except BaseException as error:  # including Ctrl-C, after which the caller may change the arrays
             self._calls.abort(error, self._calls.count, "which it waited for")
@@ -133,6 +144,7 @@ class Communicator(Closing):
         rank: This worker's number.
         size: Number of workers.
         calls: The calls of this worker.
+        timeout: Seconds to wait for other workers.
 
     Args:
         place: The worker's membership in the job.
@@ -155,6 +167,7 @@ class Communicator(Closing):
         self.rank = place.rank
         self.size = place.workers
         self.calls = place.calls
+        self.timeout = timeout
         self._job = job
         self._place = place
         self._required = in_network == "required"
@@ -566,6 +579,12 @@ class Communicator(Closing):
 
     def _note_thread(self) -> None:
         self._background = threading.get_ident()
+
+    def refuse(self, error: RefusedError, what: str) -> None:
+        """Count a call that is refused, after those in the background; see Calls.refuse()."""
+        if self._begun:
+            self._wait_for_background()
+        self.calls.refuse(error, what)
 
     @property
     def _in_background(self) -> bool:

@@ -11,23 +11,27 @@ import ctypes
 import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
+from inspect import isfunction
 from itertools import repeat
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch._C._dynamo import eval_frame
 from torch._C._profiler import _RecordFunctionFast
 from torch.autograd import profiler
 
-from fanin.workers.arguments import Array, Operation
+from fanin.workers.arguments import Array, Operation, flattened
 from fanin.workers.communicator import Communicator, Handle, Request
-from fanin.workers.job.calls import Calls, collective
+from fanin.workers.job.calls import Calls, RefusedError, collective
 from fanin.workers.prepared_calls import Remembered, borrowed_view
 from fanin.workers.values.compression import Compression
 
 Tensors = Sequence[torch.Tensor]
 Copies = list[tuple[Array, torch.Tensor]]
+_Class = TypeVar("_Class")
 
 # Not a dict: looking up one of PyTorch's operations in it takes a microsecond.
 _SUM: Any = dist.ReduceOp.SUM
@@ -47,6 +51,20 @@ _SCATTER = dist.ScatterOptions()
 _ALL_TO_ALL = dist.AllToAllOptions()
 
 
+def _uncompiled(whole: type[_Class]) -> type[_Class]:
+    """Keep torch.compile() out of the methods of a class, and of what they call.
+
+    It would compile them, and fail, since PyTorch's C++ code calls them within a compiled function. torch._dynamo has a
+    decorator for this, but takes seconds to import.
+    """
+    skip = eval_frame._FrameAction.SKIP
+    for method in vars(whole).values():
+        if isfunction(method):
+            eval_frame.set_code_exec_strategy(method.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    return whole
+
+
+@_uncompiled
 class Work(dist.Work):
     """An operation in the background. It is done when all `handles` are done and `finish` has run.
 
@@ -61,7 +79,12 @@ class Work(dist.Work):
         tensors: The tensors that will hold the result.
         finish: Called after the operations, to move the result into `tensors`.
         whole: The tensors whose size the profiler shows. None: `tensors`.
+
+    Attributes:
+        limit: Seconds that wait() waits if it gets no time limit. None: until the communicator's own limit passes.
     """
+
+    limit: float | None = None
 
     def __init__(
         self,
@@ -96,13 +119,18 @@ class Work(dist.Work):
             span._call_end_callbacks_on_future(self._future)
         handles[-1].add_done_callback(lambda _: ended.set_result(None))
 
-    def wait(self, timeout: object = None) -> bool:  # noqa: ARG002
+    def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait until the operation is done, or raise its error.
 
-        The communicator's time limit applies, not `timeout`.
+        Args:
+            timeout: Time to wait; None or zero for the time limit of the group.
+
+        Raises:
+            StallError: If it takes longer. No rank can make another call then.
         """
+        limit = timeout.total_seconds() if timeout else self.limit
         for handle in self._handles:
-            handle.wait()
+            handle.wait(limit)
         self._future.wait()
         return True
 
@@ -128,7 +156,7 @@ def allreduce(
         compression: How to compress what is sent. None does not compress.
 
     Raises:
-        TypeError: See Communicator.allreduce(); also for tensors on another device.
+        RefusedError: If the tensors have no values in memory, or numbers that have no such reduction.
         ValueError: See Communicator.allreduce().
     """
     arrays, copies = _arrays(tensors)
@@ -161,24 +189,33 @@ def gloo(store: dist.Store, rank: int, size: int, timeout: timedelta, *, late: b
     return dist.ProcessGroupGloo(store, rank, size, options)
 
 
+@_uncompiled
 class ProcessGroup(dist.ProcessGroup):
     """The group of all workers of a job, with the method names that torch.distributed and its reducer use.
 
     Operations run in the background, one after the other, and return a Work at once. The exception is an all-reduce
     that the caller waits for in any case: another thread would add hundreds of microseconds.
 
+    Arguments are checked before anything is sent. As with Gloo, tensors of different shapes at different ranks are
+    combined if they have the same number of elements. All calls raise RefusedError for arguments that do not fit.
+
     Args:
         communicator: The worker's communicator.
         hosts: A group of the same ranks for what only hosts can do. PyTorch gives it whatever this class does not
             define.
+        limit: The group's time limit in seconds. None: that of the communicator.
     """
 
-    def __init__(self, communicator: Communicator, hosts: dist.Backend | None = None) -> None:
+    def __init__(
+        self, communicator: Communicator, hosts: dist.Backend | None = None, limit: float | None = None
+    ) -> None:
         super().__init__(communicator.rank, communicator.size)
         self.calls = communicator.calls
+        self.refuse = communicator.refuse
         self._communicator = communicator
         self._requests: Remembered[Request[Any] | None] = Remembered()
         self._hosts: Any = hosts
+        self._limit = limit
         if hosts is not None:  # it also keeps the name of the group
             self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, hosts)
             self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
@@ -198,9 +235,13 @@ class ProcessGroup(dist.ProcessGroup):
         """
         op = _operation(opts, tensors)
         if op is None:
-            return self._hosts.allreduce(tensors, opts)
-        if opts.asyncOp:
-            return allreduce(self._communicator, tensors, op)
+            return self._on_hosts("allreduce", tensors, opts)
+        if opts.asyncOp or self._limit is not None:
+            work = self._limited(allreduce(self._communicator, tensors, op))
+            if opts.asyncOp:
+                return work
+            work.wait()
+            return None
         if profiler._is_profiler_enabled:
             with _recorded("allreduce_", tensors):
                 self._allreduce_now(tensors, op)
@@ -243,7 +284,7 @@ class ProcessGroup(dist.ProcessGroup):
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = _ALLREDUCE) -> dist.Work | None:
         """All-reduce several tensors, as allreduce() does, too."""
         if _operation(opts, tensors) is None:
-            return self._hosts.allreduce_coalesced(tensors, opts)
+            return self._on_hosts("allreduce_coalesced", tensors, opts)
         return self.allreduce(tensors, opts)
 
     @collective
@@ -251,36 +292,41 @@ class ProcessGroup(dist.ProcessGroup):
         """Reduce each tensor in place at the root; tensors at other ranks keep their values."""
         op = _operation(opts, tensors)
         if op is None:
-            return self._hosts.reduce(tensors, opts)
+            return self._on_hosts("reduce", tensors, opts)
+        self._check_root(opts.rootRank)
         root = opts.rootRank == self._communicator.rank
         arrays, copies = _arrays(tensors)
         out = arrays if root else None
         handle = self._communicator.reduce(arrays, opts.rootRank, op, out=out, async_op=True)
-        return Work("reduce_", self.calls, [handle], tensors, lambda: _put_back(copies) if root else None)
+        return self._limited(
+            Work("reduce_", self.calls, [handle], tensors, lambda: _put_back(copies) if root else None)
+        )
 
     @collective
     def broadcast(self, tensors: Tensors, opts: Any = _BROADCAST) -> Work:
         """Copy the root's tensors into those of the other ranks."""
-        bits = [_bits(tensor) for tensor in tensors]
+        self._check_root(opts.rootRank)
+        bits = [flattened(_bits(tensor)) for tensor in tensors]
         handle = self._communicator.broadcast(bits, opts.rootRank, async_op=True)
 
         def finish() -> None:
             for array, tensor in zip(bits, tensors, strict=True):
-                if not tensor.is_cpu:
+                if not (tensor.is_cpu and tensor.is_contiguous()):
                     _place(array, tensor)
 
-        return Work("broadcast_", self.calls, [handle], tensors, finish)
+        return self._limited(Work("broadcast_", self.calls, [handle], tensors, finish))
 
     @collective
     def barrier(self, opts: Any = None) -> Work:  # noqa: ARG002
         """Return an operation that is done when all ranks have called this."""
-        return Work("barrier", self.calls, [self._communicator.barrier(async_op=True)], [])
+        return self._limited(Work("barrier", self.calls, [self._communicator.barrier(async_op=True)], []))
 
     # -- round the ring --------------------------------------------------------------------------------------
 
     @collective
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:  # noqa: ARG002
         """Gather each input from all ranks into one list of outputs, with a tensor for each rank."""
+        self._check_lists(inputs, outputs)
         return self._gather(inputs, outputs, _place_all)
 
     @collective
@@ -296,12 +342,16 @@ class ProcessGroup(dist.ProcessGroup):
     @collective
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:  # noqa: ARG002
         """Gather several inputs as all_gather_single() does one."""
+        for tensor, output in zip(inputs, outputs, strict=True):
+            _check_fit(output, tensor, self._communicator.size)
         return self._gather(inputs, outputs, _place)
 
     @collective
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = _GATHER) -> Work:
         """Gather as allgather(), with the result at the root only; the traffic is the same."""
+        self._check_root(opts.rootRank)
         if opts.rootRank == self._communicator.rank:
+            self._check_lists(inputs, outputs)
             return self._gather(inputs, outputs, _place_all)
         return self._gather(inputs, [[]], lambda _gathered, _nowhere: None)
 
@@ -309,12 +359,30 @@ class ProcessGroup(dist.ProcessGroup):
     def reduce_scatter(
         self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = _REDUCE_SCATTER
     ) -> dist.Work:
-        """Reduce lists of inputs, each with one tensor for each rank, and keep this rank's result of each list."""
+        """Reduce lists of inputs, each with one tensor for each rank, and keep this rank's result of each list.
+
+        Lists whose tensors differ in size are all-reduced: switches scatter equal parts only.
+        """
         op = _operation(opts, outputs)
         if op is None:
-            return self._hosts.reduce_scatter(outputs, inputs, opts)
-        arrays = [np.stack([_numbers(tensor) for tensor in tensors]) for tensors in inputs]
-        return self._reduce_scatter(outputs, inputs, arrays, op)
+            return self._on_hosts("reduce_scatter", outputs, inputs, opts)
+        for output, tensors in zip(outputs, inputs, strict=True):
+            self._check_count(tensors)
+            for tensor in (output, *tensors):
+                if tensor.dtype != output.dtype:
+                    raise RefusedError(
+                        f"the tensors are of different types: {output.dtype} and {tensor.dtype}"
+                    )
+            _check_fit(output, tensors[self._communicator.rank])
+        lists = [[_numbers(tensor) for tensor in tensors] for tensors in inputs]
+        handles: list[Handle[Any]] = []
+        for arrays in lists:
+            if len({array.size for array in arrays}) == 1:
+                whole = np.concatenate(arrays)
+                handles.append(self._communicator.reduce_scatter(whole, op, async_op=True))
+            else:
+                handles.append(self._communicator.allreduce(arrays, op, async_op=True))
+        return self._scattered(outputs, inputs, handles)
 
     @collective
     def reduce_scatter_single(
@@ -330,32 +398,78 @@ class ProcessGroup(dist.ProcessGroup):
         """Reduce several tensors as reduce_scatter_single() does one."""
         op = _operation(opts, outputs)
         if op is None:
-            *others, last = map(self._hosts._reduce_scatter_base, outputs, inputs, repeat(opts))
+            reduce_scatter = partial(self._on_hosts, "_reduce_scatter_base")
+            *others, last = map(reduce_scatter, outputs, inputs, repeat(opts))
             for work in others:
                 work.wait()
             return last
-        return self._reduce_scatter(outputs, inputs, [_numbers(tensor).reshape(-1) for tensor in inputs], op)
+        for output, tensor in zip(outputs, inputs, strict=True):
+            _check_fit(tensor, output, self._communicator.size)
+        arrays = [_numbers(tensor) for tensor in inputs]
+        handles = [self._communicator.reduce_scatter(array, op, async_op=True) for array in arrays]
+        return self._scattered(outputs, inputs, handles)
 
     def _gather(self, inputs: Tensors, outputs: Sequence[Any], place: Callable[[Array, Any], None]) -> Work:
-        handles = [self._communicator.allgather(_bits(tensor), async_op=True) for tensor in inputs]
+        arrays = [flattened(_bits(tensor)) for tensor in inputs]
+        handles = [self._communicator.allgather(array, async_op=True) for array in arrays]
 
         def finish() -> None:
             for handle, output in zip(handles, outputs, strict=True):
                 place(handle.wait(), output)
 
         whole = [*inputs] * self._communicator.size
-        return Work("_allgather_base_", self.calls, handles, outputs, finish, whole)
+        return self._limited(Work("_allgather_base_", self.calls, handles, outputs, finish, whole))
 
-    def _reduce_scatter(
-        self, outputs: Tensors, inputs: Sequence[Any], arrays: Sequence[Array], op: Operation
-    ) -> Work:
-        handles = [self._communicator.reduce_scatter(array, op, async_op=True) for array in arrays]
+    def _scattered(self, outputs: Tensors, inputs: Sequence[Any], handles: Sequence[Handle[Any]]) -> Work:
+        """Return the operation that puts this rank's results into `outputs`.
+
+        Args:
+            outputs: The tensors of the result.
+            inputs: What is reduced.
+            handles: Operations that have this rank's result, or the results of all ranks as a list.
+        """
+        rank = self._communicator.rank
 
         def finish() -> None:
             for handle, output in zip(handles, outputs, strict=True):
-                _round(handle.wait(), output)
+                result = handle.wait()
+                _round(result[rank] if isinstance(result, list) else result, output)
 
-        return Work("_reduce_scatter_base_", self.calls, handles, outputs, finish, whole=inputs)
+        return self._limited(
+            Work("_reduce_scatter_base_", self.calls, handles, outputs, finish, whole=inputs)
+        )
+
+    def _limited(self, work: Work) -> Work:
+        """Return the operation with the time limit of this group."""
+        work.limit = self._limit
+        return work
+
+    # -- before anything is sent -----------------------------------------------------------------------------
+
+    def _check_root(self, root: int) -> None:
+        if not 0 <= root < self._communicator.size:
+            raise RefusedError(f"the root must be a rank from 0 to {self._communicator.size - 1}, not {root}")
+
+    def _check_lists(self, inputs: Tensors, outputs: Sequence[Tensors]) -> None:
+        """Raise RefusedError if a list of outputs has no place for each rank's input, taken as large as its own."""
+        for tensor, output in zip(inputs, outputs, strict=True):
+            self._check_count(output)
+            for each in output:
+                _check_fit(each, tensor)
+
+    def _check_count(self, tensors: Tensors) -> None:
+        if len(tensors) != self._communicator.size:
+            raise RefusedError(
+                f"the list needs a tensor for each of {self._communicator.size} ranks, and has {len(tensors)}"
+            )
+
+    def _on_hosts(self, call: str, *arguments: Any) -> dist.Work:
+        """Make a call of all ranks with Gloo."""
+        try:
+            work: dist.Work = getattr(self._hosts, call)(*arguments)
+        except RuntimeError as error:
+            raise RefusedError(str(error)) from error
+        return work
 
     # -- from rank to rank -----------------------------------------------------------------------------------
 
@@ -379,13 +493,13 @@ class ProcessGroup(dist.ProcessGroup):
     @collective
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = _SCATTER) -> dist.Work:
         """Send each rank its tensor of the root's list."""
-        return self._hosts.scatter(outputs, inputs, opts)
+        return self._on_hosts("scatter", outputs, inputs, opts)
 
     @collective
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = _ALL_TO_ALL) -> dist.Work:
         """Send each rank its tensor of the list."""
         _operator("alltoall_", outputs)
-        return self._hosts.alltoall(outputs, inputs, opts)
+        return self._on_hosts("alltoall", outputs, inputs, opts)
 
     @collective
     def all_to_all_single(
@@ -406,7 +520,7 @@ class ProcessGroup(dist.ProcessGroup):
             opts: PyTorch's options.
         """
         _operator("alltoall_base_", [output])
-        return self._hosts.alltoall_base(output, input, received, sent, opts)
+        return self._on_hosts("alltoall_base", output, input, received, sent, opts)
 
 
 def _operator(name: str, tensors: Tensors, *numbers: int) -> None:
@@ -434,13 +548,15 @@ def _recorded(name: str, tensors: Tensors) -> profiler.record_function:
 
 def _operation(opts: Any, tensors: Tensors) -> Operation | None:
     """Return the communicator's name of a reduction; None if only Gloo has it for these tensors."""
-    asked = opts.reduceOp
-    if tensors[0].dtype is torch.bool or tensors[0].is_sparse:
+    asked, dtype = opts.reduceOp, tensors[0].dtype
+    if dtype is torch.bool or dtype.is_complex or tensors[0].is_sparse:
         return None
     if asked == _SUM:
         return "sum"
     for operation, name in _OTHERS:
         if asked == operation:
+            if name == "mean" and not dtype.is_floating_point:
+                raise RefusedError(f"there is no mean of {dtype}: sum the tensors, and divide the sum")
             return name
     return None
 
@@ -464,17 +580,17 @@ def _integer_bits(communicator: Communicator, tensors: Tensors) -> Literal[16] |
 
 
 def _in_place(tensor: torch.Tensor) -> Array | None:
-    """Return the tensor's own memory if numpy can use it and it has no gaps; otherwise None."""
+    """Return the tensor's own memory, flat, if numpy can use it and it has no gaps; otherwise None."""
     tensor = _checked(tensor)
     if tensor.dtype == torch.bfloat16 or not tensor.is_cpu or not tensor.is_contiguous():
         return None
-    return _memory(tensor)
+    return _memory(tensor).reshape(-1)
 
 
 def _numbers(tensor: torch.Tensor) -> Array:
-    """Return the tensor's values as an array without gaps that numpy can calculate with."""
+    """Return the tensor's values as a flat array without gaps that numpy can calculate with."""
     tensor = _staged(_checked(tensor))
-    return _memory((tensor.float() if tensor.dtype == torch.bfloat16 else tensor).contiguous())
+    return flattened(_memory(tensor.float() if tensor.dtype == torch.bfloat16 else tensor))
 
 
 def _bits(tensor: torch.Tensor) -> Array:
@@ -500,14 +616,21 @@ def _memory(tensor: torch.Tensor) -> Array:
     After Tensor.numpy(), PyTorch refuses to resize the tensor, which its batched PowerSGD does.
     """
     if tensor.is_neg() or tensor.is_conj():
-        tensor.numpy()  # raises an error that tells the user what to do
+        raise RefusedError(
+            "a tensor with its negative or conjugate bit set has no values in memory: "
+            "tensor.resolve_neg() or resolve_conj() makes one"
+        )
     storage = tensor.untyped_storage()
     memory: Any = (ctypes.c_byte * storage.nbytes()).from_address(storage.data_ptr())
     memory.owner = tensor
     size = tensor.element_size()
+    try:
+        dtype = np.dtype(str(tensor.dtype).removeprefix("torch."))
+    except TypeError as error:
+        raise RefusedError(f"numpy has no {tensor.dtype}: view the tensor as torch.uint8") from error
     array: Array = np.ndarray(
         tuple(tensor.shape),
-        str(tensor.dtype).removeprefix("torch."),
+        dtype,
         memory,
         tensor.storage_offset() * size,
         [stride * size for stride in tensor.stride()],
@@ -517,11 +640,22 @@ def _memory(tensor: torch.Tensor) -> Array:
 
 def _checked(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_meta or tensor.layout != torch.strided:
-        raise TypeError(
+        raise RefusedError(
             f'the backend "fanin" takes dense tensors with values, not {tensor.layout} on {tensor.device}; '
             "convert it with tensor.to_dense()"
         )
     return tensor.detach() if tensor.requires_grad else tensor
+
+
+def _check_fit(larger: torch.Tensor, smaller: torch.Tensor, times: int = 1) -> None:
+    """Raise RefusedError if one tensor has not so many times the elements of another, of the same type."""
+    for each in (larger, smaller):
+        _checked(each)
+    if larger.dtype != smaller.dtype or larger.numel() != times * smaller.numel():
+        raise RefusedError(
+            f"tensors do not fit: {smaller.numel():,} elements of {smaller.dtype} "
+            f"{f'from each of {times} ranks ' if times > 1 else ''}and {larger.numel():,} of {larger.dtype}"
+        )
 
 
 def _put_back(copies: Copies) -> None:

@@ -236,7 +236,7 @@ class Reducer:
         """Sum in the network, or round the ring once no worker has a lease."""
         if not self._by_ring:
             try:
-                self._place.sum_in_network(buffers, what)
+                self._place.sum_in_network(buffers, self._numbered(what))
                 if len(unsummed := self._place.unsummed):
                     self._sum_as_float(buffers.out, unsummed, what)
                 return
@@ -324,13 +324,21 @@ class Reducer:
         exchanger = self._exchanger
         assert exchanger
         try:
-            exchanger.exchange_in_network(Buffers(x, out, bits), own, what)
+            exchanger.exchange_in_network(Buffers(x, out, bits), own, self._numbered(what))
         except LeaseLostError as lost:
             self._continue_by_ring(lost)
             return False
         if len(unsummed := exchanger.unsummed):
             self._sum_as_float(out, unsummed, what)
         return True
+
+    def _numbered(self, what: str) -> str:
+        """Return the call's text for the switches, which tells calls of the same text before and after a refusal apart.
+
+        Hosts need no such text: they compare the numbers of calls.
+        """
+        refused = self._place.calls.refused
+        return f"{what}, {refused} refused before" if refused else what
 
     def _continue_by_ring(self, lost: LeaseLostError) -> None:
         self._by_ring = True

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ToService(_message.Message):
-    __slots__ = ("join", "finished", "waiting", "at", "leaving", "report", "meeting", "call", "failed", "times")
+    __slots__ = ("join", "finished", "waiting", "at", "leaving", "report", "meeting", "call", "failed", "times", "refused")
     JOIN_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +18,7 @@ class ToService(_message.Message):
     CALL_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
     TIMES_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
     join: JoinRequest
     finished: Finished
     waiting: int
@@ -28,7 +29,8 @@ class ToService(_message.Message):
     call: Call
     failed: Failed
     times: CallTimes
-    def __init__(self, join: _Optional[_Union[JoinRequest, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., waiting: _Optional[int] = ..., at: _Optional[int] = ..., leaving: _Optional[bool] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., meeting: _Optional[int] = ..., call: _Optional[_Union[Call, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., times: _Optional[_Union[CallTimes, _Mapping]] = ...) -> None: ...
+    refused: Failed
+    def __init__(self, join: _Optional[_Union[JoinRequest, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., waiting: _Optional[int] = ..., at: _Optional[int] = ..., leaving: _Optional[bool] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., meeting: _Optional[int] = ..., call: _Optional[_Union[Call, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., times: _Optional[_Union[CallTimes, _Mapping]] = ..., refused: _Optional[_Union[Failed, _Mapping]] = ...) -> None: ...
 
 class CallTimes(_message.Message):
     __slots__ = ("calls",)

@@ -86,7 +86,7 @@ def line_of(message: pb.ToService) -> dict[str, Any]:
             finished = message.finished
             number = {"round": finished.round} if finished.HasField("round") else {}
             return {"finished": [finished.count, finished.port], **number}
-        case "report" | "call" | "failed" | "times":
+        case "report" | "call" | "failed" | "refused" | "times":
             return {what: document_of(getattr(message, what))}
         case _:
             return {what: getattr(message, what)}

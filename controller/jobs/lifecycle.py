@@ -86,6 +86,7 @@ class Member(Reporting, Protocol):
         meeting: Whether it is in regroup(), and waits for the answer.
         mates: All workers of its job, by rank.
         leaving: Whether it will end once the others have what it has finished.
+        refusal: The number of its last call that it refused before it sent anything, and the error; 0: there was none.
         failure: The error of a failed call, after which it makes no other; empty if there is none.
     """
 
@@ -93,6 +94,7 @@ class Member(Reporting, Protocol):
     meeting: bool
     mates: Any
     leaving: bool
+    refusal: tuple[int, str]
     failure: str
 
     def tell(self, message: Mapping[str, Any]) -> None:
@@ -194,6 +196,12 @@ class _Job:
                 found.setdefault(each.call[1], []).append(each)
         return found
 
+    def refuser(self) -> Member | None:
+        """Return a member that has refused a call in which another one waits; None if there is none."""
+        there = self.there()
+        waiting = {each.call[0] for each in there if each.call[0]}
+        return next((each for each in there if each.refusal[0] in waiting), None)
+
     def gone(self) -> Member | None:
         """Return a member that has left; None if all are there."""
         return next((member for member in self.members if member.left.is_set()), None)
@@ -257,9 +265,11 @@ class Jobs:
                 member.dismiss(member.failure)
 
     def compare(self, member: Member) -> None:
-        """Compare the call that a member waits in with those of the others: if they differ, end the job's calls."""
+        """Compare a member's call with those of the others. If they differ, or one is refused, end the job's calls."""
         for job in self._of(member):
-            if not job.aborted and len(job.callers(member)) > 1:
+            if refuser := job.refuser():
+                self._abort(job, f"{_named(job, refuser)} {refuser.refusal[1]}", [refuser])
+            elif not job.aborted and len(job.callers(member)) > 1:
                 self._start(self._abort_differing(job, member))
 
     async def _abort_differing(self, job: _Job, member: Member) -> None:

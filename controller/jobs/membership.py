@@ -75,6 +75,7 @@ class _Member:
     leaving: bool = False
     meeting: bool = False
     call: tuple[int, str] = (0, "")  # the call in which it last waited: number, and text that all must share
+    refusal: tuple[int, str] = 0, ""  # its last refused call and the error; 0: there was none
     failure: str = ""  # the error of a failed call, after which it makes no other
     at: tuple[int, float] = (0, 0.0)  # the operation that it has come to, and when it reported that
     round: int = 0  # the last round in which it was told to stop
@@ -206,6 +207,9 @@ class JobService:
                 return  # they change nothing that a job waits for
             case {"call": {"number": int(number), "what": str(what)}} if 0 <= number < 1 << 63:
                 member.call = number, _one_line(what)
+                self._jobs.compare(member)
+            case {"refused": {"call": int(number), "what": str(what), "error": str(error)}}:
+                member.refusal = number, _one_line(f"refused call {number}, {what}: {error}")
                 self._jobs.compare(member)
             case {"failed": {"call": int(number), "what": str(what), "error": str(error)}}:
                 member.failure = _one_line(f"failed in call {number}, {what}: {error}")

@@ -143,7 +143,7 @@ def test_whatever_is_done_with_gloo_can_be_done_with_fanin(up, per_host):
     done = launch(up, "--per-host", per_host, OPERATIONS)
     assert done.returncode == 0, done.stderr
     uses = re.findall(r"^def (\w+)\(group: Group\)", OPERATIONS.read_text(), re.M)
-    assert len(uses) == 19
+    assert len(uses) == 21
     assert sorted(done.stdout.splitlines()) == sorted(
         f"[{rank}] same {use}" for rank in range(2 * per_host) for use in uses
     )
@@ -218,6 +218,62 @@ def test_two_ranks_on_each_host_have_the_same_weights_whoever_starts_them_and_wh
     lose(up, "0%")
     assert len(weights(launched)) == 1
     assert weights(launched) == weights(by_torchrun) == weights(lossy)
+
+
+RESTARTED = """
+import os, signal, sys, torch, torch.distributed as dist
+from pathlib import Path
+from torch.nn.parallel import DistributedDataParallel
+torch.use_deterministic_algorithms(True)
+dist.init_process_group("fanin")
+rank, restarts, kept = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"]), Path(sys.argv[1])
+torch.manual_seed(0)
+layer = torch.nn.Linear(8, 4)
+first = 0
+if kept.exists():
+    first, state = torch.load(kept)
+    layer.load_state_dict(state)
+model = DistributedDataParallel(layer)
+for step in range(first, 8):
+    if sys.argv[2:] == ["dies"] and step == 5 and rank == 1 and not restarts:
+        os.kill(os.getpid(), signal.SIGKILL)
+    torch.manual_seed(100 * step + rank)
+    model.zero_grad()
+    model(torch.randn(6, 8)).square().mean().backward()
+    with torch.no_grad():
+        for each in layer.parameters():
+            each -= 0.1 * each.grad
+    if step % 4 == 3:
+        if rank == 0:
+            torch.save((step + 1, layer.state_dict()), kept)
+        dist.barrier()
+bits = b"".join(each.detach().numpy().tobytes() for each in layer.parameters())
+print("restarts", restarts, "weights", bits.hex())
+dist.barrier()
+del model
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.live
+def test_torchrun_starts_the_ranks_again_after_one_is_killed_and_they_end_with_the_same_bits(
+    up, script, tmp_path
+):
+    def run(*arguments):
+        torchrun = Path(sys.executable).with_name("torchrun")
+        ranks = "--nproc_per_node 1 --nnodes $WORLD_SIZE --node_rank $RANK --max-restarts 2"
+        master = "--master_addr $MASTER_ADDR --master_port $MASTER_PORT"
+        start = f"exec {torchrun} {ranks} {master} {script(RESTARTED)} {' '.join(map(str, arguments))}"
+        return launch(up, "--", "sh", "-c", start)
+
+    uninterrupted = run(tmp_path / "whole")
+    killed = run(tmp_path / "killed", "dies")
+    assert "exitcode: -9" in killed.stderr
+    assert re.findall(r"restarts (\d)", uninterrupted.stdout) == ["0", "0"]
+    assert re.findall(r"restarts (\d)", killed.stdout) == ["1", "1"]
+    assert weights(killed) == weights(uninterrupted)
+    jobs = command.run("jobs", environment=up.environment)
+    assert jobs.stdout.startswith("No job is running"), jobs.stdout
 
 
 @pytest.mark.parametrize(("rank", "size"), [(0, 1), (0, 2), (1, 3)])

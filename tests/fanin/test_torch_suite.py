@@ -20,12 +20,6 @@ pytestmark = [pytest.mark.torch, pytest.mark.live, pytest.mark.slow]
 SUITE = Path(__file__).with_name("torch_suite.py")
 SECONDS = 1500.0  # for all of them; they take five minutes on two cores
 
-# What fails, and why it may.
-LIMIT = (
-    "the time limit is that of the first group; a shorter one of a later group of all ranks does not count"
-)
-KNOWN = {"test_barrier_timeout_full_group": LIMIT, "test_barrier_timeout_global": LIMIT}
-
 
 def names() -> list[str]:
     spec = importlib.util.find_spec("torch")
@@ -63,9 +57,6 @@ def test_of_pytorch(outcomes: dict[str, dict[str, str]], name: str) -> None:
     outcome, why = outcomes[name]["outcome"], outcomes[name]["why"]
     if outcome == "skipped":
         pytest.skip(why)
-    if name in KNOWN:
-        assert outcome == "failed", "it passes: take it out of KNOWN"
-        pytest.xfail(KNOWN[name])
     assert outcome == "passed", why
 
 

@@ -108,6 +108,12 @@ def reduce_scatter_of_products(group: Group) -> Any:
     return [part, parts]
 
 
+def reduce_scatter_of_unequal_parts(group: Group) -> Any:
+    part = torch.zeros(dist.get_rank() + 1)
+    dist.reduce_scatter(part, [own(rank + 1) for rank in ranks()], group=group)
+    return part
+
+
 def sum_of_truth_values(group: Group) -> Any:
     x = torch.tensor([True, False, dist.get_rank() == 0])
     dist.all_reduce(x, group=group)
@@ -117,7 +123,11 @@ def sum_of_truth_values(group: Group) -> Any:
 def complex_numbers(group: Group) -> Any:
     x = torch.complex(own(), -own())
     dist.all_reduce(x, group=group)
-    return x
+    to_one = torch.complex(own(), -own())
+    dist.reduce(to_one, 0, group=group)
+    part = torch.zeros(2, dtype=x.dtype)
+    dist.reduce_scatter_tensor(part, torch.complex(own(2 * len(ranks())), own(2 * len(ranks()))), group=group)
+    return [x, to_one if dist.get_rank() == 0 else x, part]
 
 
 def objects(group: Group) -> Any:
@@ -192,6 +202,12 @@ def zero(group: Group) -> Any:
     return list(network.parameters())
 
 
+def compiled(group: Group) -> Any:
+    network = DistributedDataParallel(model(), process_group=group)
+    trained(torch.compile(network, backend="aot_eager"), torch.optim.SGD(network.parameters(), 0.1))
+    return list(network.parameters())
+
+
 def builtin_hook(group: Group) -> Any:
     network = DistributedDataParallel(model(), process_group=group)
     network._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)
@@ -233,6 +249,7 @@ USES: list[Callable[[Group], Any]] = [
     all_to_all_of_unequal_parts,
     reductions_of_integers,
     reduce_scatter_of_products,
+    reduce_scatter_of_unequal_parts,
     sum_of_truth_values,
     complex_numbers,
     objects,
@@ -242,6 +259,7 @@ USES: list[Callable[[Group], Any]] = [
     fsdp2,
     fsdp1,
     zero,
+    compiled,
     builtin_hook,
     checkpoint,
     pipeline,

@@ -82,7 +82,7 @@ def all_names() -> list[str]:
 def skipped(name: str) -> str:
     """Why a test is skipped before it begins; empty if it is not."""
     if name.startswith("test_monitored_barrier"):
-        return "PyTorch has monitored_barrier for groups that are named gloo only"
+        return "PyTorch has monitored_barrier only for groups whose backend is named gloo"
     test = getattr(Suite, name)
     why = str(getattr(test, "__unittest_skip_why__", "")) if getattr(test, "__unittest_skip__", False) else ""
     return "" if why.startswith(NOT_ONLY_GLOO) else why

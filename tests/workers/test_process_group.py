@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from fanin.workers.collective import CollectiveError, StallError
 from fanin.workers.communicator import Communicator
-from fanin.workers.job.calls import AbortedError
+from fanin.workers.job.calls import AbortedError, RefusedError
 from fanin.workers.values.compression import Compressor, Rounded, TopK
 from tests.workers.loopback import SWITCH, everywhere, job
 
@@ -164,11 +165,11 @@ def test_tensors_that_follow_each_other_in_one_memory(comms: list[Communicator])
     everywhere(comms, do)
 
 
-def test_a_tensor_that_numpy_would_read_wrongly_is_refused() -> None:
+def test_a_tensor_that_numpy_would_read_wrongly_is_refused_where_another_was_summed() -> None:
     with job(1) as ([comm], _):
         memory = torch.ones(3)
         at_once(ProcessGroup(comm), memory)
-        with pytest.raises(RuntimeError, match="negative bit"):
+        with pytest.raises(RefusedError, match="negative or conjugate bit"):
             at_once(ProcessGroup(comm), torch._neg_view(memory))
 
 
@@ -280,30 +281,146 @@ def test_nobody_passes_a_barrier_before_all_have_come(comms: list[Communicator])
     assert everywhere(comms, do) == [N] * N
 
 
+def ones(*shape: int, dtype: Any = None) -> Any:
+    return torch.ones(shape, dtype=dtype)
+
+
+def gathering(outputs: list[Any]) -> Callable[[Any], object]:
+    return lambda group: dist.all_gather(outputs, ones(3), group=group)
+
+
+REFUSED: list[tuple[Callable[[Any], object], str]] = [
+    (
+        lambda group: dist.all_reduce(torch.ones(3, device="meta"), group=group),
+        "dense tensors with values, not torch.strided on meta",
+    ),
+    (
+        lambda group: dist.all_reduce(torch.eye(3).to_mkldnn(), group=group),
+        "dense tensors with values, not torch._mkldnn on cpu",
+    ),
+    (lambda group: dist.all_reduce(torch._neg_view(ones(3)), group=group), "negative or conjugate bit"),
+    (lambda group: dist.all_reduce(ones(3, dtype=torch.int64), dist.ReduceOp.AVG, group=group), "no mean"),
+    (lambda group: dist.all_reduce(ones(3, dtype=torch.float8_e5m2), group=group), "no torch.float8_e5m2"),
+    (lambda group: group.reduce([ones(3)], root_of(7, dist.ReduceOptions())), "from 0 to 2, not 7"),
+    (lambda group: group.broadcast([ones(3)], root_of(-1, dist.BroadcastOptions())), "from 0 to 2, not -1"),
+    (lambda group: group.gather([[]], [ones(3)], root_of(3, dist.GatherOptions())), "from 0 to 2, not 3"),
+    (gathering([ones(3), ones(3), ones(4)]), r"3 elements of torch.float32 and 4 of torch.float32"),
+    (gathering([ones(3)] * (N - 1)), "a tensor for each of 3 ranks, and has 2"),
+    (
+        lambda group: group.allgather([[ones(3, dtype=torch.float64)] * N], [ones(3)]),
+        "3 elements of torch.float32 and 3 of torch.float64",
+    ),
+    (
+        lambda group: dist.all_gather_single(ones(7), ones(2), group=group),
+        "2 elements of torch.float32 from each of 3 ranks and 7 of torch.float32",
+    ),
+    (lambda group: dist.reduce_scatter(ones(2), [ones(2)] * 4, group=group), "each of 3 ranks, and has 4"),
+    (lambda group: dist.reduce_scatter(ones(3), [ones(2)] * N, group=group), "2 elements .* and 3 of"),
+    (lambda group: group.reduce_scatter([ones(2)], [[ones(2).half()] * N]), "different types: .*float16"),
+    (
+        lambda group: dist.reduce_scatter_single(ones(2), ones(7), group=group),
+        "2 elements of torch.float32 from each of 3 ranks and 7 of torch.float32",
+    ),
+]
+
+
+def root_of(rank: int, options: Any) -> Any:
+    options.rootRank = rank
+    return options
+
+
+@pytest.mark.parametrize(("wrong", "says"), REFUSED)
+def test_a_call_that_all_ranks_refuse_is_followed_by_others(
+    comms: list[Communicator], wrong: Callable[[Any], object], says: str
+) -> None:
+    def do(comm: Communicator) -> Any:
+        group, x, other = ProcessGroup(comm), ones(3), ones(3)
+        before = dist.all_reduce(x, group=group, async_op=True)
+        with pytest.raises(RefusedError, match=says):
+            wrong(group)
+        dist.all_reduce(other, group=group)
+        before.wait()
+        return torch.stack([x, other])
+
+    for sums in everywhere(comms, do):
+        close(sums, torch.full((2, 3), float(N)))
+
+
+def test_a_call_that_one_rank_refuses_is_not_summed_with_its_next() -> None:
+    """Although that is of the same type and size, and has been made before by all."""
+
+    def do(comm: Communicator) -> None:
+        group = ProcessGroup(comm)
+        at_once(group, ones(3))
+        if comm.rank == 1:
+            with pytest.raises(RefusedError):
+                dist.all_reduce(torch._neg_view(ones(3)), group=group)
+        with pytest.raises(CollectiveError, match=r"another length or for another purpose|do not agree"):
+            at_once(group, ones(3))
+
+    with job(N, timeout=0.5) as (comms, _):
+        everywhere(comms, do)
+
+
+def test_tensors_of_other_shapes_but_as_many_elements_are_combined_as_by_gloo(
+    comms: list[Communicator],
+) -> None:
+    def do(comm: Communicator) -> None:
+        group, shape = ProcessGroup(comm), (2, 150) if comm.rank else (6, 50)
+        x = of(comm.rank, torch.float32, shape)
+        at_once(group, x)
+        close(x, all_of(torch.float32).sum(0).reshape(shape))
+        in_the_background(group, x)
+        copied = of(comm.rank, torch.bfloat16, shape)
+        dist.broadcast(copied, group_src=0, group=group)
+        assert torch.equal(copied, of(0, torch.bfloat16, shape))
+        gathered = [torch.empty(shape) for _ in range(N)]
+        dist.all_gather(gathered, of(comm.rank, torch.float32, shape), group=group)
+        assert torch.equal(torch.stack(gathered).reshape(-1), all_of(torch.float32).reshape(-1))
+
+    everywhere(comms, do)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_reduce_scatter_of_parts_of_different_sizes(comms: list[Communicator], dtype: Any) -> None:
+    total = all_of(dtype).sum(0).to(dtype).reshape(-1).split([100, 50, 150])
+
+    def do(comm: Communicator) -> None:
+        parts = list(of(comm.rank, dtype).reshape(-1).split([100, 50, 150]))
+        part = torch.zeros_like(parts[comm.rank])
+        dist.reduce_scatter(part, parts, group=ProcessGroup(comm))
+        close(part, total[comm.rank])
+
+    everywhere(comms, do)
+
+
 @pytest.mark.parametrize(
-    ("wrong", "error", "says"),
+    "late",
     [
-        (
-            lambda group: dist.all_reduce(torch.ones(3, device="meta"), group=group),
-            TypeError,
-            "dense tensors with values, not torch.strided on meta",
+        lambda comm: dist.all_reduce(ones(3), group=ProcessGroup(comm, limit=0.1)),
+        lambda comm: dist.barrier(group=ProcessGroup(comm, limit=0.1)),
+        lambda comm: dist.all_gather([ones(3)] * 2, ones(3), group=ProcessGroup(comm, limit=0.1)),
+        lambda comm: dist.all_reduce(ones(3), group=ProcessGroup(comm), async_op=True).wait(
+            timedelta(seconds=0.1)
         ),
-        (
-            lambda group: dist.all_reduce(torch.eye(3).to_mkldnn(), group=group),
-            TypeError,
-            r"dense tensors with values, not torch._mkldnn on cpu",
-        ),
-        (lambda group: dist.all_reduce(torch.tensor(torch.nan), group=group), ValueError, "element 0 is nan"),
     ],
 )
-def test_what_it_cannot_do_it_says_and_makes_no_call_after_it(
-    wrong: Callable[[Any], object], error: type[Exception], says: str
+def test_a_time_limit_of_a_group_or_of_a_wait_that_is_shorter_than_the_job_s(
+    late: Callable[[Communicator], object],
 ) -> None:
+    with job(2, timeout=1.0) as (comms, _):
+        with pytest.raises(StallError, match=r"timeout of 0\.1 s"):
+            late(comms[0])
+        with pytest.raises(AbortedError, match=r"timeout of 0\.1 s"):
+            comms[0].barrier()
+
+
+def test_an_error_that_is_found_in_the_call_is_followed_by_no_other() -> None:
     with job(1) as ([comm], _):
         group = ProcessGroup(comm)
-        with pytest.raises(error, match=says):
-            wrong(group)
-        with pytest.raises(AbortedError, match=says):
+        with pytest.raises(ValueError, match="element 0 is nan"):
+            dist.all_reduce(torch.tensor(torch.nan), group=group)
+        with pytest.raises(AbortedError, match="element 0 is nan"):
             dist.all_reduce(torch.ones(3), group=group)
 
 
@@ -332,17 +449,19 @@ def test_what_only_hosts_can_do_is_done_with_gloo(
         close(each, all_of(torch.float64).prod(0))
 
 
-def test_a_result_that_does_not_fit_is_an_error() -> None:
-    def do(comm: Communicator) -> None:
-        wide = [torch.zeros(3, dtype=torch.float64) for _ in range(N)]
-        work = ProcessGroup(comm).allgather([wide], [torch.ones(3)])
-        with pytest.raises(RuntimeError, match="Cannot cast"):
+def test_a_result_that_cannot_be_put_back_is_an_error() -> None:
+    with job(1) as ([comm], _):
+        work = ProcessGroup(comm).allreduce([torch.ones(1).expand(3)], in_background_options())
+        with pytest.raises(RuntimeError, match="more than one element"):
             work.wait()
-        with pytest.raises(AbortedError, match="Cannot cast"):
+        with pytest.raises(AbortedError, match="more than one element"):
             comm.barrier()
 
-    with job(N) as (comms, _):
-        everywhere(comms, do)
+
+def in_background_options() -> Any:
+    options = dist.AllreduceOptions()
+    options.asyncOp = True
+    return options
 
 
 def test_every_call_of_the_group_ends_the_calls_if_it_fails() -> None:

@@ -50,6 +50,16 @@ class AbortedError(CollectiveError):
     """
 
 
+class RefusedError(CollectiveError):
+    """The refusal of a call for its arguments, before anything was sent. If all workers refuse it, others can follow.
+
+    Attributes:
+        counted: Whether the call has its number.
+    """
+
+    counted = False
+
+
 class Calls:
     """The calls of one worker, and what the job service reports about those of the others.
 
@@ -61,6 +71,7 @@ class Calls:
 
     Attributes:
         count: Calls begun so far.
+        refused: How many of them were refused before anything was sent.
         waits: Since when the program waits for a call in the background, in seconds of time.monotonic(); None if it
             does not.
         failure: Why no more calls can be made; empty while they can.
@@ -77,6 +88,7 @@ class Calls:
     ) -> None:
         self.rank = rank
         self.count = count
+        self.refused = 0
         self.waits: float | None = None
         self.failure = ""
         self.causes: frozenset[int] = frozenset()
@@ -112,6 +124,25 @@ class Calls:
         self._reported = False
         self._numbered = needs_others
         return self.count
+
+    def refuse(self, error: RefusedError, what: str) -> None:
+        """Count a call that is refused before anything was sent, and notify the job service.
+
+        The job service ends the calls of the job if another worker waits in this call. The call uses up a number:
+        otherwise the worker's next call would be combined with this one of the others.
+
+        Args:
+            error: Why it is refused.
+            what: The operation.
+
+        Raises:
+            AbortedError: If no more calls can be made.
+        """
+        self.begin(what)
+        self.refused += 1
+        self._reported = True
+        with suppress(OSError):
+            self._send({"refused": {"call": self.count, "what": what, "error": _text(error)}})
 
     def end(self, submitted: float | None = None) -> None:
         """Leave a call that has succeeded.
@@ -203,11 +234,15 @@ class Calls:
         if isinstance(error, AbortedError):
             self.failure = str(error)
             return
-        said = f"{type(error).__name__}: {error}".removesuffix(": ")[:_LONGEST_ERROR]
+        said = _text(error)
         self.failure = f"rank {self.rank}, this process, failed in call {number}, {what}: {said}"
         self.causes = frozenset((self.rank,))
         with suppress(OSError):  # without a job service the others wait until they give up
             self._send({"failed": {"call": number, "what": what, "error": said}})
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")[:_LONGEST_ERROR]
 
 
 def shorten_tracebacks(calls: Calls) -> None:
@@ -242,8 +277,8 @@ def shorten_tracebacks(calls: Calls) -> None:
 def collective(call: _Call) -> _Call:
     """Make a function a call that other workers take part in: after it has raised an error, no call can follow.
 
-    Every public function that is such a call must have this decorator. Its first argument must have an attribute
-    `calls`.
+    After a RefusedError calls can follow. Every public function that is such a call must have this decorator. Its first
+    argument must have an attribute `calls`, and a method `refuse` if it raises RefusedError.
     """
 
     @wraps(call)
@@ -253,6 +288,11 @@ def collective(call: _Call) -> _Call:
             raise AbortedError(calls.failure)
         try:
             return call(caller, *arguments, **named)
+        except RefusedError as error:
+            if not error.counted:
+                error.counted = True
+                caller.refuse(error, call.__name__)
+            raise
         except BaseException as error:
             calls.abort(error, calls.count + 1, call.__name__)
             raise

@@ -17,7 +17,7 @@ from fanin.workers import communicator as communicating
 from fanin.workers.collective import CollectiveError
 from fanin.workers.communicator import Communicator, Request
 from fanin.workers.job import calls as calling
-from fanin.workers.job.calls import AbortedError, Calls
+from fanin.workers.job.calls import AbortedError, Calls, RefusedError
 from fanin.workers.values.compression import TopK
 from tests.workers.live_job import Grants, communicators, network
 from tests.workers.loopback import everywhere, job
@@ -263,11 +263,11 @@ def test_a_worker_without_a_communicator_makes_no_call_after_an_error(service: t
 
 
 def public_calls(of: type) -> list[str]:
-    """The names of the functions that a class has for its users, but for those that end it."""
+    """The names of the functions that a class has for its users, but for those that end it or count a refused call."""
     return sorted(
         name
         for name, value in vars(of).items()
-        if inspect.isfunction(value) and name[0] != "_" and name != "close"
+        if inspect.isfunction(value) and name[0] != "_" and name not in ("close", "refuse")
     )
 
 
@@ -362,6 +362,36 @@ def test_all_are_told_who_calls_something_else(
         rf"the others: {re.escape(we)}",
         said[0],
     ), said[0]
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("least", [None, 2])
+def test_all_are_told_who_refuses_a_call_that_the_others_make(
+    service: tuple[Path, Grants], least: int | None, background: bool
+) -> None:
+    def do(comm: Communicator) -> str:
+        comm.allreduce(np.ones(3, np.float32), async_op=background)
+        if comm.rank == 1:
+            comm.refuse(RefusedError("it is too small"), "allgather")
+        with pytest.raises(AbortedError) as error:
+            comm.allgather(np.ones(3, np.float32))
+        return str(error.value)
+
+    with communicators(service[0], HOSTS, least) as comms:
+        said = everywhere(comms, do)
+    refused = r"rank 1 \(process [0-9]+ on h2\) refused call 2, allgather: RefusedError: it is too small"
+    assert all(re.fullmatch(refused, each) for each in said), said
+
+
+def test_a_call_that_all_refuse_is_followed_by_others(service: tuple[Path, Grants]) -> None:
+    def do(comm: Communicator) -> float:
+        for _ in range(2):
+            comm.refuse(RefusedError(f"{comm.rank}"), "allgather")
+            comm.barrier()
+        return float(comm.allreduce(np.ones(1, np.float32))[0])
+
+    with communicators(service[0], HOSTS) as comms:
+        assert everywhere(comms, do) == [len(HOSTS)] * len(HOSTS)
 
 
 class Clock:
