@@ -122,7 +122,8 @@ def init(
             place = join(workers, timeout=timeout, give_up=timeout, **settings)
         else:
             place = join_or_ring(workers, timeout, **settings)
-        _communicator = Communicator(place, timeout, in_network, non_finite, half_bits, os.environ.get(JOB))
+        job = os.environ.get(JOB)
+        _communicator = Communicator(place, timeout, in_network, non_finite, half_bits, job, settings)
         atexit.register(_communicator.close)
         shorten_tracebacks(_communicator.calls)
     return _communicator

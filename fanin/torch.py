@@ -87,7 +87,7 @@ def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.
 
 def _create(options: Any, _backend_options: object) -> dist.ProcessGroup | dist.Backend:
     # Imported here because PyTorch imports this module wherever fanin is installed.
-    from fanin.workers.process_group import ProcessGroup, gloo
+    from fanin.workers.process_group import ProcessGroup, gloo, join_group
 
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
     communicator = fanin.init(
@@ -101,11 +101,12 @@ def _create(options: Any, _backend_options: object) -> dist.ProcessGroup | dist.
             f"`fanin launch` has started {communicator.size} processes, of which this is rank {communicator.rank}, but "
             f"RANK and WORLD_SIZE, or the arguments, say rank {rank} of {size}: leave them as fanin launch sets them"
         )
-    everyone = not ranks or ranks == list(range(communicator.size))
-    hosts = gloo(options.store, rank, size, timeout, late=everyone)
-    if not everyone:
-        return hosts
     seconds = timeout.total_seconds()
+    if ranks and ranks != list(range(communicator.size)):
+        group = join_group(communicator, options.group_id, options.store, rank, size, seconds)
+        hosts = gloo(options.store, rank, size, timeout, late=group is not None)
+        return ProcessGroup(group, hosts, owned=True) if group else hosts
+    hosts = gloo(options.store, rank, size, timeout, late=True)
     return ProcessGroup(communicator, hosts, seconds if seconds < communicator.timeout else None)
 
 

@@ -7,19 +7,22 @@ hosts, which is opened when it is first needed.
 
 from __future__ import annotations
 
+import atexit
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 
+from fanin.native.text import MAX_NAME
 from fanin.workers.arguments import (
     Array,
     Operation,
@@ -35,7 +38,7 @@ from fanin.workers.collective import Closing, CollectiveError, StallError
 from fanin.workers.engines.buffers import Buffers
 from fanin.workers.job.calls import AbortedError, Calls, RefusedError, collective
 from fanin.workers.job.elastic import Elastic, RegroupError
-from fanin.workers.job.membership import LeftError
+from fanin.workers.job.membership import LeftError, Outsider, join_or_ring
 from fanin.workers.prepared_calls import PreparedCalls
 from fanin.workers.reducer import COMBINE, Membership, Reducer, plain_sum
 from fanin.workers.values import quantization
@@ -153,6 +156,7 @@ class Communicator(Closing):
         non_finite: See fanin.init().
         half_bits: See fanin.init().
         job: The job's name; None if it has none, or the name is not known.
+        settings: Fields of InNetworkConfig with which the worker has joined, for its groups.
     """
 
     def __init__(
@@ -163,12 +167,16 @@ class Communicator(Closing):
         non_finite: NonFinite = "refuse",
         half_bits: Bits = 32,
         job: str | None = None,
+        settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.rank = place.rank
         self.size = place.workers
         self.calls = place.calls
         self.timeout = timeout
         self._job = job
+        self._settings = settings
+        self._non_finite: NonFinite = non_finite
+        self._half_bits: Bits = half_bits
         self._place = place
         self._required = in_network == "required"
         self._reducer = Reducer(place, timeout, propagate=non_finite == "propagate", half_bits=half_bits)
@@ -534,6 +542,31 @@ class Communicator(Closing):
         joined = self._begin(meeting, async_op=False)
         self._renumber(elastic)
         return joined is True
+
+    def join_group(self, hosts: Sequence[str], name: str, timeout: float) -> Communicator | None:
+        """Join a group of this job's workers, which is a job of its own, once all of them have come.
+
+        Args:
+            hosts: The host of each of its workers, by rank in the group: all are different.
+            name: Name of the group, which no other group of the job has.
+            timeout: Seconds to wait for the others, here and in every operation.
+
+        Returns:
+            The group's communicator; None, at all its workers, if the switches have no room for the group.
+
+        Raises:
+            JoinError: If the others do not come in time.
+        """
+        job = f"{(self._job or 'job')[: MAX_NAME - len(name) - 1]}/{name}"
+        place = join_or_ring(hosts, timeout, job=job, **self._settings)
+        if isinstance(place, Outsider):
+            place.close()
+            return None
+        group = Communicator(
+            place, timeout, "preferred", self._non_finite, self._half_bits, job, self._settings
+        )
+        atexit.register(group.close)
+        return group
 
     def close(self) -> None:
         """Leave the job once all operations are done. Workers that wait for this one are notified."""

@@ -4,9 +4,10 @@ Tensors whose types numpy has, and whose memory has no gaps, are summed in place
 numpy lacks, is summed as float32 and rounded once. Tensors of a device are copied to main memory, and results back.
 
 PyTorch's own Gloo does the rest, on the same hosts and links: messages from rank to rank, products, bit operations, and
-groups of some of the ranks.
+groups of some of the ranks that get no lease.
 """
 
+import atexit
 import ctypes
 import os
 from collections.abc import Callable, Sequence
@@ -26,8 +27,11 @@ from torch.autograd import profiler
 from fanin.workers.arguments import Array, Operation, flattened
 from fanin.workers.communicator import Communicator, Handle, Request
 from fanin.workers.job.calls import Calls, RefusedError, collective
+from fanin.workers.job.environment import HOST
 from fanin.workers.prepared_calls import Remembered, borrowed_view
 from fanin.workers.values.compression import Compression
+
+_LONGEST_NAME = 12  # of a group, of which PyTorch makes a number or a hash
 
 Tensors = Sequence[torch.Tensor]
 Copies = list[tuple[Array, torch.Tensor]]
@@ -189,6 +193,33 @@ def gloo(store: dist.Store, rank: int, size: int, timeout: timedelta, *, late: b
     return dist.ProcessGroupGloo(store, rank, size, options)
 
 
+def join_group(
+    communicator: Communicator, name: str, store: dist.Store, rank: int, size: int, timeout: float
+) -> Communicator | None:
+    """Return the communicator of a group of some ranks.
+
+    Args:
+        communicator: That of all ranks.
+        name: PyTorch's name of the group.
+        store: A store that no other group uses.
+        rank: This process's number in the group.
+        size: Number of ranks.
+        timeout: Seconds to wait for the others, here and in every operation.
+
+    Returns:
+        The group's communicator. None, at all its ranks, if two of them are on one host, or switches have no room for
+        the group: only hosts can then carry out its calls.
+
+    Raises:
+        JoinError: If the others do not come in time.
+    """
+    store.set(f"host of {rank}", os.environ[HOST])
+    hosts = [store.get(f"host of {each}").decode() for each in range(size)]
+    if size == 1 or len({*hosts}) < size:
+        return None
+    return communicator.join_group(hosts, name[:_LONGEST_NAME], timeout)
+
+
 @_uncompiled
 class ProcessGroup(dist.ProcessGroup):
     """The group of all workers of a job, with the method names that torch.distributed and its reducer use.
@@ -204,10 +235,16 @@ class ProcessGroup(dist.ProcessGroup):
         hosts: A group of the same ranks for what only hosts can do. PyTorch gives it whatever this class does not
             define.
         limit: The group's time limit in seconds. None: that of the communicator.
+        owned: Whether the communicator is closed together with the group.
     """
 
     def __init__(
-        self, communicator: Communicator, hosts: dist.Backend | None = None, limit: float | None = None
+        self,
+        communicator: Communicator,
+        hosts: dist.Backend | None = None,
+        limit: float | None = None,
+        *,
+        owned: bool = False,
     ) -> None:
         super().__init__(communicator.rank, communicator.size)
         self.calls = communicator.calls
@@ -216,6 +253,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._requests: Remembered[Request[Any] | None] = Remembered()
         self._hosts: Any = hosts
         self._limit = limit
+        self._owned = owned
         if hosts is not None:  # it also keeps the name of the group
             self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, hosts)
             self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
@@ -223,6 +261,13 @@ class ProcessGroup(dist.ProcessGroup):
     def getBackendName(self) -> str:  # noqa: N802
         """Return the backend's name in init_process_group()."""
         return "fanin"
+
+    def shutdown(self) -> None:
+        """End the group, which destroy_process_group() calls."""
+        if self._owned:
+            atexit.unregister(self._communicator.close)
+            self._communicator.close()
+        super().shutdown()
 
     # -- summed in the network -------------------------------------------------------------------------------
 

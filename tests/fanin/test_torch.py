@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.fanin import command
-from tests.fanin.network import launch
+from tests.fanin.network import Up, launch
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
@@ -85,6 +85,63 @@ def test_the_example_of_the_manual(up, script):
     looks = "print(model.module.bias.grad.item(), dist.get_backend())"
     done = launch(up, script(example + looks))
     assert sorted(done.stdout.splitlines()) == ["[0] 4.0 fanin", "[1] 4.0 fanin"], done.stderr
+
+
+GROUPS = """
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+dist.init_process_group("fanin")
+rank = dist.get_rank()
+
+def in_network(group):
+    return hasattr(group, "getBackendName")
+
+def check(group):
+    ranks = dist.get_process_group_ranks(group)
+    x = torch.full((20_000,), float(rank))
+    dist.all_reduce(x, group=group)
+    assert torch.allclose(x, torch.full_like(x, sum(ranks))), x
+    parts = torch.empty(len(ranks))
+    dist.all_gather_single(parts, torch.tensor([float(rank)]), group=group)
+    assert parts.tolist() == ranks
+    part = torch.empty(1)
+    dist.reduce_scatter_single(part, torch.arange(float(len(ranks))), group=group)
+    assert abs(part.item() - len(ranks) * dist.get_rank(group)) < 1e-5, part
+    if rank == ranks[0]:
+        dist.send(torch.tensor([7]), ranks[1], group=group)
+    elif rank == ranks[1]:
+        received = torch.empty(1, dtype=torch.int64)
+        dist.recv(received, ranks[0], group=group)
+        assert received.item() == 7
+    dist.barrier(group=group)
+
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+rows = [mesh.get_group(name) for name in mesh.mesh_dim_names]
+for group in rows:
+    check(group)
+
+three = [dist.new_group([0, 2, 3]) for _ in range(10)]
+if rank != 1:
+    for group in three:
+        check(group)
+    for group in three:
+        dist.destroy_process_group(group)
+again = dist.new_group([0, 2, 3])
+if rank != 1:
+    check(again)
+if rank == 0:
+    print([in_network(group) for group in rows], [in_network(group) for group in three], in_network(again))
+"""
+
+
+@pytest.mark.live
+def test_groups_of_some_ranks_have_leases_as_long_as_there_are_slots_and_otherwise_gloo(script, tmp_path):
+    with Up(tmp_path, "--workers", "4", "--leaves", "2", "--spines", "1") as network:
+        done = launch(network, script(GROUPS))
+    assert done.returncode == 0, done.stderr
+    leased = [True] * 4 + [False] * 6  # of eight times 128 slots at leaf1, four were taken before
+    assert done.stdout.splitlines() == [f"[0] [True, True] {leased} True"]
 
 
 RECORDED = """

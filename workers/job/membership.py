@@ -477,9 +477,11 @@ def join(
     return member_of(service, assignment, give_up, settings, ring=False)
 
 
-def join_or_ring(workers: int | None, timeout: float, **settings: Any) -> Member | Outsider:
+def join_or_ring(
+    hosts: Sequence[str] | int | None, timeout: float, *, job: str | None = None, **settings: Any
+) -> Member | Outsider:
     """Join a job that continues with the ring if it gets no lease, instead of waiting in a queue; see join()."""
-    service, assignment = ask({"hosts": workers, "job": None, "slots": None, "ring": True}, timeout)
+    service, assignment = ask({"hosts": hosts, "job": job, "slots": None, "ring": True}, timeout)
     if assignment["config"] is None:
         why = f"no lease: {assignment['refused']}"
         return Outsider(assignment["rank"], addresses_of(assignment), why, service)
