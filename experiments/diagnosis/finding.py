@@ -10,6 +10,8 @@ Cause = Literal[
     "collision",
     "straggler",
     "loss",
+    "spurious retransmissions",
+    "congestion marks",
     "pause storm",
     "deadlock",
     "priority inversion",

@@ -14,7 +14,11 @@ from fanin.experiments.diagnosis.finding import Finding
 from fanin.experiments.diagnosis.worker_causes import straggler
 from fanin.experiments.models.packets import full_frame, full_payload
 from fanin.experiments.models.paths import Paths
-from fanin.experiments.models.prediction import predicted_seconds, predicted_training_step
+from fanin.experiments.models.prediction import (
+    longest_message,
+    predicted_seconds,
+    predicted_training_step,
+)
 from fanin.experiments.models.step import step_parts
 from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.settings import Settings
@@ -72,13 +76,18 @@ def noisy_neighbour(case: Case) -> Finding | None:
     return Finding(
         "noisy neighbour",
         # Traffic that overtakes the job's packets because of its priority is a different cause.
-        max(0.0, case.relief(case.repaired, case.own) - case.overtaken),
+        0.0 if case.overtaken else _neighbours(case),
         f"hosts outside this job ({', '.join(sorted(case.others))}) sent {foreign / 1e6:,.2f} MB, about "
         f"{percent(share)} of what {case.links[way].name} carried, which was busy for "
         f"{percent(case.busy[way])} of the time",
         "place the jobs on different leaves, give them separate links, or let links mark packets (ecn_bytes), "
         "so that the jobs share the links",
     )
+
+
+def _neighbours(case: Case) -> float:
+    """Return the share of the time that other hosts' traffic costs, at most what the analytical model leaves."""
+    return min(case.relief(case.repaired, case.own), 1 - case.closed_form)
 
 
 # -- Links between switches that together carry less than the hosts below can send
@@ -180,12 +189,15 @@ def collision(case: Case) -> Finding | None:
     others = [f"{near} → {far} {percent(case.own.get((near, far), 0.0))}" for near, far in case.siblings(way)]
     if len(others) < 2:
         return None
+    # Other transports take packets that overtake one another for lost.
+    in_order = case.settings.transport in ("go-back-n", "tcp")
+    spread = "use" if in_order else "set paths = 'spray' or 'adaptive', or"
     return Finding(
         "collision",
         case.relief(case.own, even),
         f"{case.links[way].name} was busy for {percent(case.own[way])} of the time, but would be for only "
         f"{percent(even[way])} if flows were spread evenly: {', '.join(others)}",
-        "set paths = 'spray' or 'adaptive', or more flows_per_pair; fanin paths shows which flows share a link",
+        f"{spread} more flows_per_pair; fanin paths shows which flows share a link",
     )
 
 
@@ -251,7 +263,8 @@ def priority_inversion(case: Case) -> Finding | None:
     worst = max(case.links.values(), key=lambda link: link.overtaken_seconds or 0.0)
     return Finding(
         "priority inversion",
-        case.overtaken,
+        # Packets that are sent while no packet of the job waits on the same link delay later ones.
+        max(case.overtaken, _neighbours(case)),
         f"{worst.name} sent packets of a higher priority for {percent(case.overtaken)} of the time while packets of "
         f"the job (priority {case.settings.priority}) waited",
         "give the job a priority that is not below that of other traffic on these links, or separate links",
@@ -262,19 +275,26 @@ def priority_inversion(case: Case) -> Finding | None:
 
 
 def loss(case: Case) -> Finding | None:
-    """Look for packets that were lost, dropped at full queues or corrupted, and for time that no full link explains."""
+    """Look for retransmissions, and for time that no full link explains.
+
+    Their cause are packets that were lost, dropped at full queues or corrupted. If there are none, senders have
+    retransmitted packets that arrived.
+    """
     links, again = case.links.values(), case.row["retransmissions"]
     lost, dropped = sum(link.lost for link in links), sum(link.queue_drops or 0 for link in links)
     corrupted = case.row.get("link_corrupted") or 0
-    if not (again and lost + dropped + corrupted):
+    if not again:
         return None
+    sent = sum(link.packets for link in links if link.near in case.settings.members)
+    # Otherwise, links would not carry retransmissions.
+    explained = max(case.closed_form, max(case.busy.values()) * max(0.0, 1 - again / sent))
+    # The prediction of a step has late workers already, but none that are stopped.
+    stopped = max(case.stopped.values(), default=0.0) / case.seconds
+    explained = min(1.0, explained + (straggler(case).share if case.computing is None else stopped))
+    if not lost + dropped + corrupted:
+        return _spurious(case, again, sent, 1 - explained)
     where, which = _losing(case)
     packets = sum(link.packets for link in links)
-    sent = sum(link.packets for link in links if link.near in case.settings.members)
-    # Without loss, links would not carry retransmissions.
-    explained = max(case.closed_form, max(case.busy.values()) * max(0.0, 1 - again / sent))
-    if case.computing is None:  # otherwise late workers are part of the prediction
-        explained = min(1.0, explained + straggler(case).share)
     counts = ((lost, "lost"), (dropped, "dropped at full queues"), (corrupted, "corrupted"))
     (first, became), *more = ((count, what) for count, what in counts if count)
     also = "".join(f", {count:,} were {what}" for count, what in more)
@@ -287,6 +307,24 @@ def loss(case: Case) -> Finding | None:
         "use longer queues (queue_bytes) or congestion marks (ecn_bytes)"
         if dropped > lost + corrupted
         else f"fix {which}, or use shorter timers ([recovery])",
+    )
+
+
+def _spurious(case: Case, again: int, sent: int, share: float) -> Finding | None:
+    """Return the finding for retransmissions of packets that were not lost; None if a watchdog dropped packets."""
+    if any(link.watchdog_drops for link in case.links.values()):
+        return None
+    change = "use longer timers (recovery.min_rto and initial_rto)"
+    if case.settings.transport == "go-back-n":
+        change += ", or, if packets overtake one another, transport = 'selective-repeat'"
+    elif case.settings.algorithm != "in-network":
+        change += ", or, if packets overtake one another, a larger recovery.packet_threshold"
+    return Finding(
+        "spurious retransmissions",
+        share,
+        f"{again:,} of {sent:,} packets that workers sent were retransmissions, although no packet was lost, dropped "
+        f"or corrupted; bytes and latencies without them do not explain {percent(share)} of the time",
+        change,
     )
 
 
@@ -309,6 +347,25 @@ def _losing(case: Case) -> tuple[str, str]:
     )
 
 
+# -- Marks at queues so short that senders slow down although links are not full
+
+
+def congestion_marks(case: Case) -> Finding | None:
+    """Look for marked packets, and for time that neither bytes nor latencies explain."""
+    links = [link for link in case.links.values() if link.marks]
+    if not links:
+        return None
+    most = max(links, key=lambda link: link.marks or 0)
+    return Finding(
+        "congestion marks",
+        1 - case.explained,
+        f"{sum(link.marks or 0 for link in links):,} packets were marked, most on {most.name}, {most.marks:,} of "
+        f"{most.packets:,}, so that their senders slowed down; no link was busy for more than "
+        f"{percent(max(case.busy.values()))} of the time",
+        "let links mark packets at longer queues (links.ecn_bytes), or let senders slow down less (congestion.control)",
+    )
+
+
 # -- A window that is smaller than the bandwidth-delay product of the path
 
 
@@ -318,7 +375,9 @@ _ROOM = 1.5  # times the bandwidth-delay product, for a window that is advised
 def window(case: Case) -> Finding | None:
     """Look for a window that takes less time to send than a round trip, where vectors are longer than the window."""
     settings, packets = case.settings, case.row.get("window")
-    if packets is None or packets >= _longest_message(settings) // full_payload(settings):
+    # In half a round trip, a message reaches the next worker, which lets another one follow it.
+    at_once = _longest_message(settings) * (1 if settings.algorithm == "in-network" else 2)
+    if packets is None or packets >= at_once // full_payload(settings):
         return None
     paths = Paths(settings, full_frame(settings))
     open_at_once = packets * _windows(settings, paths)
@@ -336,15 +395,16 @@ def window(case: Case) -> Finding | None:
     else:
         change = f"shorten the round trip: {SLOTS:,} is the largest window, and {enough:,} packets would fill the links"
     busiest = max(case.busy.values())
-    if settings.step is None or case.computing is None:
-        share = 1 - max(packets / min(larger, needed), busiest)
+    now, then = (_predicted(case, each) for each in (packets, larger))
+    if now is not None and then is not None:
+        saved = (now - then) / case.step_seconds
+    elif settings.step is None or case.computing is None:
+        saved = 1 - packets / min(larger, needed)
     else:
-        now, then = (
-            predicted_training_step(settings, each, slowness=case.slowness) for each in (packets, larger)
-        )
-        # Without a prediction: what a link sends cannot be saved.
-        saved = case.exposed - busiest if now is None or then is None else (now - then) / case.step_seconds
-        share = min(saved, case.saved_at_most)
+        saved = case.exposed
+    # What a link sends cannot be saved.
+    most = 1 - busiest if settings.step is None or case.computing is None else case.saved_at_most
+    share = min(saved, most)
     return Finding(
         "window",
         max(0.0, share),
@@ -353,6 +413,16 @@ def window(case: Case) -> Finding | None:
         f"sent for {percent(busiest)} of the time",
         change,
     )
+
+
+def _predicted(case: Case, window: int) -> float | None:
+    """Predict the seconds of an all-reduce or of a training step with another window; None if nothing predicts it."""
+    settings = case.settings
+    if settings.step is not None and case.computing is not None:
+        return predicted_training_step(settings, window, slowness=case.slowness)
+    if settings.size is None or case.computing is not None:
+        return None
+    return predicted_seconds(settings, settings.size, window)
 
 
 # -- Jobs that share slots, and find them in use
@@ -377,7 +447,8 @@ def slot_collisions(case: Case) -> Finding | None:
     slots = settings.shared_slots or 0
     return Finding(
         "slot collisions",
-        case.relief(case.busy, after),
+        # The server adds up their packets one by one, and its answers are marked, which makes windows smaller.
+        max(case.relief(case.busy, after), (1 - left) * (1 - case.explained)),
         f"{case.links[ways[0]].name} carried {sum(used):,} packets to the server, of which about {more:,} found the "
         f"slot of their chunk in use; all jobs share {slots:,} slots, and a worker of this one has up to "
         f"{case.window:,} packets in flight",
@@ -404,10 +475,7 @@ def _longest_message(settings: Settings) -> int:
     if settings.step is not None:
         parts, _ = step_parts(settings.step, size // ELEMENT_BYTES)
         size = ELEMENT_BYTES * max(part.stop - part.start for part in parts)
-    if settings.algorithm == "in-network":
-        return size
-    algorithm = algorithm_named(settings.algorithm)
-    return algorithm.longest_message(size, len(settings.members), settings.shards)
+    return longest_message(settings, size, len(settings.members))
 
 
 # -- Vectors so small that the way through the network takes longer than sending them

@@ -24,8 +24,24 @@ _Limit = Literal["bytes", "latencies"]
 
 
 def straggler(case: Case) -> Finding:
-    """Measure how much later than the median worker the last one called, or how much longer it computed."""
-    return _late(case) if case.computing is None else _slow(case)
+    """Measure how much later than the median the last worker called, how much longer it computed, or stood still."""
+    slow = _late(case) if case.computing is None else _slow(case)
+    stopped = _stopped(case)
+    return stopped if stopped is not None and stopped.share > slow.share else slow
+
+
+def _stopped(case: Case) -> Finding | None:
+    """Measure for how long the worker was stopped that was stopped longest, as the faults of the run list it."""
+    stopped = case.stopped
+    if not stopped:
+        return None
+    host = max(stopped, key=stopped.__getitem__)
+    return Finding(
+        "straggler",
+        min(case.exposed, stopped[host] / case.seconds),
+        f"{host} was stopped for {1e6 * stopped[host]:,.0f} of {1e6 * case.seconds:,.0f} us, and the others waited",
+        f"find out what stops {host}; workers do not wait for the network",
+    )
 
 
 def _slow(case: Case) -> Finding:

@@ -16,7 +16,7 @@ from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.step import Step
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.workers import wire
-from fanin.workers.host_based.algorithms.all_reduce import NO_LIMIT, Hosts, Window
+from fanin.workers.host_based.algorithms.all_reduce import NO_LIMIT, PIECE, Hosts, Window
 from fanin.workers.host_based.algorithms.registry import algorithm_named
 from fanin.workers.tensor import runs
 
@@ -50,7 +50,14 @@ def predicted_seconds(
         return None
     members = members or settings.members
     part = -(-size // settings.trees)  # along each tree
-    payload, paths = full_payload(settings), Paths(settings, full_frame(settings), members=members)
+    payload, frame, piece = full_payload(settings), full_frame(settings), PIECE
+    if settings.algorithm != "in-network" and settings.collective == "all-reduce":
+        # Where all messages are shorter than a full packet, a packet takes less time on each link.
+        longest = max(ELEMENT_BYTES, longest_message(settings, size, len(members)))
+        piece = min(piece, longest)
+        unused = max(0, payload - longest)
+        payload, frame = payload - unused, frame - unused
+    paths = Paths(settings, frame, members=members)
     if settings.algorithm != "in-network":
         if len({settings.network.links_of(name)[0].rate_bits_per_second for name in members}) > 1:
             return None
@@ -73,6 +80,7 @@ def predicted_seconds(
             paths.latency,
             bandwidth,
             settings.shards,
+            piece,
             window=limit,
             acknowledged=acknowledged,
         )
@@ -91,6 +99,19 @@ def predicted_seconds(
         ahead = Paths(settings, in_network_frame(min(wire.SIZES)), members=members).shared(window, packets)
     bandwidth = payload / paths.shared(1, 1)
     return in_network(packets * payload, paths.round_trip, bandwidth, window * payload, ahead)
+
+
+def longest_message(settings: Settings, size: int, workers: int) -> int:
+    """Return the most bytes that a worker sends at once to one other worker, or to the switches.
+
+    Args:
+        settings: The point.
+        size: Bytes of a vector.
+        workers: The number of workers.
+    """
+    if settings.algorithm == "in-network":
+        return size
+    return algorithm_named(settings.algorithm).longest_message(size, workers, settings.shards)
 
 
 def _exchange_seconds(settings: Settings, size: int, window: int, paths: Paths) -> float:
