@@ -165,6 +165,11 @@ class Case:
         return self.seconds / len(self.usage.workers[0].began)
 
     @property
+    def sending(self) -> float:
+        """Return for how many seconds of an all-reduce or step the busiest link sends, without what slows it down."""
+        return max(self.own.values()) * self.step_seconds
+
+    @property
     def slowness(self) -> float:
         """Return by which factor the slowest worker of a step computed longer than the table `step` has it."""
         step = self.settings.step
@@ -197,7 +202,9 @@ class Case:
     def closed_form(self) -> float:
         """Return the share of the time that the analytical model predicts; 0 if there is no prediction."""
         if self.settings.step is not None and self.computing is not None:
-            step = predicted_training_step(self.settings, self.window, slowness=self.slowness)
+            step = predicted_training_step(
+                self.settings, self.window, slowness=self.slowness, busiest=self.sending
+            )
             loading = float(self.loading.max()) / self.seconds
             return 0.0 if step is None else min(1.0, step / self.step_seconds + loading)
         seconds = (self.row.get("closed_form_seconds") or 0.0) * len(self.row["seconds"])
@@ -338,15 +345,19 @@ class Case:
         ]
         return {True: sum(max(0, one) for one in more), False: sum(max(0, -one) for one in more)}
 
-    def relief(self, before: Busy, after: Busy) -> float:
+    def relief(self, before: Busy, after: Busy, *, waited: bool = True) -> float:
         """Return the share of the time that a change of links' loads from `before` to `after` would save.
 
-        It counts only links at which packets wait, since other links delay nothing. If all links are busy at once, as
-        in a pipeline, the gain is how much less busy the busiest link is. If they are busy one after the other, it is
-        the gain of the single link. How much of that gain falls into times when other links are idle is estimated as
-        random.
+        If all links are busy at once, as in a pipeline, the gain is how much less busy the busiest link is. If they are
+        busy one after the other, it is the gain of the single link. How much of that gain falls into times when other
+        links are idle is estimated as random.
+
+        Args:
+            before: The loads now.
+            after: The loads after the change.
+            waited: Whether only links at which packets wait count. Others delay nothing, unless they become faster.
         """
-        gains = [before[way] - after[way] for way in before if self._waited(way)]
+        gains = [before[way] - after[way] for way in before if not waited or self._waited(way)]
         gain, rest = max(gains, default=0.0), max(after.values())
         return max(0.0, min(gain, max(max(before.values()) - rest, gain * (1 - rest))))
 

@@ -19,8 +19,10 @@ from fanin.experiments.diagnosis.network_causes import (
     oversubscription,
     pause_storm,
     priority_inversion,
+    reordering,
     slot_collisions,
     slow_link,
+    spurious_retransmissions,
     this_machine,
     window,
 )
@@ -48,14 +50,16 @@ NETWORK_TESTS: tuple[_Test, ...] = (
     pause_storm,
     priority_inversion,
     loss,
+    reordering,
+    spurious_retransmissions,
     congestion_marks,
     window,
     slot_collisions,
     latency,
     buckets,
 )
-# Packets that wait in queues for another reason are also marked, and timers end before their answers come. So these
-# causes cost what others do not explain.
+# Other causes have these two as consequences: packets that wait in queues are marked, and timers end before their
+# answers come. So they cost what others do not explain.
 _CONSEQUENCES: tuple[Cause, ...] = ("spurious retransmissions", "congestion marks")
 WORKER_TESTS: tuple[_Test, ...] = (straggler, data_loader, pipeline_bubble)
 

@@ -10,6 +10,7 @@ Cause = Literal[
     "collision",
     "straggler",
     "loss",
+    "reordering",
     "spurious retransmissions",
     "congestion marks",
     "pause storm",

@@ -56,7 +56,7 @@ def slow_link(case: Case) -> Finding | None:
     also = f"; also slow: {', '.join(others)}" if others else ""
     return Finding(
         "slow link",
-        case.relief(case.busy, case.repaired),
+        case.relief(case.busy, case.repaired, waited=False),
         f"{name} sent at {quantity_text(round(rate), RATES)} while other links between the same tiers send at "
         f"{quantity_text(round(usual), RATES)}, and was busy for {percent(case.busy[way])} of the time{also}",
         f"fix the link {name.replace(' → ', ' - ')}{' and those' if others else ''}, or place no worker behind it",
@@ -113,12 +113,27 @@ def oversubscription(case: Case) -> Finding | None:
     )
     return Finding(
         "oversubscription",
-        case.relief(case.own, after),
+        max(case.relief(case.own, after), _sooner(case)),
         f"{case.links[way].name} was busy for {percent(case.own[way])} of the time, hosts' links for at most "
         f"{percent(at_hosts)}; {hosts} can send {quantity_text(round(down), RATES)} up through {switch}, and the "
         f"{links} above it have {quantity_text(round(up), RATES)} in total",
         _faster_uplinks(case, switch),
     )
+
+
+def _sooner(case: Case) -> float:
+    """Return the share of the time by which packets would arrive sooner if links between switches were fast enough."""
+    links = tuple(
+        link.model_copy(update={"rate_bits_per_second": round(rate * max(1.0, _ratio(case, way)))})
+        if (rate := link.rate_bits_per_second) and case.between_switches(way := (link.a.node, link.b.node))
+        else link
+        for link in case.topology.links
+    )
+    faster = case.topology.model_copy(update={"links": links}).model_dump(mode="json")
+    given = case.settings.model_dump(mode="json") | {"topology": faster}
+    now = _predicted(case, case.settings, case.window)
+    then = _predicted(case, Settings.model_validate(given), case.window)
+    return 0.0 if now is None or then is None else (now - then) / case.step_seconds
 
 
 def _faster_uplinks(case: Case, switch: str) -> str:
@@ -264,7 +279,7 @@ def priority_inversion(case: Case) -> Finding | None:
     return Finding(
         "priority inversion",
         # Packets that are sent while no packet of the job waits on the same link delay later ones.
-        max(case.overtaken, _neighbours(case)),
+        min(max(case.overtaken, _neighbours(case)), 1 - case.closed_form),
         f"{worst.name} sent packets of a higher priority for {percent(case.overtaken)} of the time while packets of "
         f"the job (priority {case.settings.priority}) waited",
         "give the job a priority that is not below that of other traffic on these links, or separate links",
@@ -275,57 +290,41 @@ def priority_inversion(case: Case) -> Finding | None:
 
 
 def loss(case: Case) -> Finding | None:
-    """Look for retransmissions, and for time that no full link explains.
-
-    Their cause are packets that were lost, dropped at full queues or corrupted. If there are none, senders have
-    retransmitted packets that arrived.
-    """
+    """Look for packets that were lost, dropped at full queues or corrupted, and for time that no full link explains."""
     links, again = case.links.values(), case.row["retransmissions"]
     lost, dropped = sum(link.lost for link in links), sum(link.queue_drops or 0 for link in links)
     corrupted = case.row.get("link_corrupted") or 0
-    if not again:
+    if not (again and lost + dropped + corrupted):
         return None
-    sent = sum(link.packets for link in links if link.near in case.settings.members)
-    # Otherwise, links would not carry retransmissions.
-    explained = max(case.closed_form, max(case.busy.values()) * max(0.0, 1 - again / sent))
-    # The prediction of a step has late workers already, but none that are stopped.
-    stopped = max(case.stopped.values(), default=0.0) / case.seconds
-    explained = min(1.0, explained + (straggler(case).share if case.computing is None else stopped))
-    if not lost + dropped + corrupted:
-        return _spurious(case, again, sent, 1 - explained)
     where, which = _losing(case)
     packets = sum(link.packets for link in links)
+    left = _not_explained(case)
     counts = ((lost, "lost"), (dropped, "dropped at full queues"), (corrupted, "corrupted"))
     (first, became), *more = ((count, what) for count, what in counts if count)
     also = "".join(f", {count:,} were {what}" for count, what in more)
     return Finding(
         "loss",
-        1 - explained,
+        left,
         f"{first:,} of {packets:,} packets on links were {became}{also}, {where}; there were {again:,} "
-        "retransmissions, and bytes and latencies without them do not explain "
-        f"{percent(1 - explained)} of the time",
+        f"retransmissions, and bytes and latencies without them do not explain {percent(left)} of the time",
         "use longer queues (queue_bytes) or congestion marks (ecn_bytes)"
         if dropped > lost + corrupted
         else f"fix {which}, or use shorter timers ([recovery])",
     )
 
 
-def _spurious(case: Case, again: int, sent: int, share: float) -> Finding | None:
-    """Return the finding for retransmissions of packets that were not lost; None if a watchdog dropped packets."""
-    if any(link.watchdog_drops for link in case.links.values()):
-        return None
-    change = "use longer timers (recovery.min_rto and initial_rto)"
-    if case.settings.transport == "go-back-n":
-        change += ", or, if packets overtake one another, transport = 'selective-repeat'"
-    elif case.settings.algorithm != "in-network":
-        change += ", or, if packets overtake one another, a larger recovery.packet_threshold"
-    return Finding(
-        "spurious retransmissions",
-        share,
-        f"{again:,} of {sent:,} packets that workers sent were retransmissions, although no packet was lost, dropped "
-        f"or corrupted; bytes and latencies without them do not explain {percent(share)} of the time",
-        change,
-    )
+def _not_explained(case: Case) -> float:
+    """Return the share of the time that bytes, latencies and late workers would not explain without retransmissions."""
+    explained = max(case.closed_form, max(case.busy.values()) * (1 - _again(case)))
+    # The prediction of a step has late workers already, but none that are stopped.
+    stopped = max(case.stopped.values(), default=0.0) / case.seconds
+    return max(0.0, 1 - explained - (straggler(case).share if case.computing is None else stopped))
+
+
+def _again(case: Case) -> float:
+    """Return the share of retransmissions in the packets that workers sent."""
+    sent = sum(link.packets for link in case.links.values() if link.near in case.settings.members)
+    return min(1.0, case.row["retransmissions"] / sent)
 
 
 def _losing(case: Case) -> tuple[str, str]:
@@ -347,13 +346,56 @@ def _losing(case: Case) -> tuple[str, str]:
     )
 
 
+# -- Packets that overtake one another, and timers that end too early
+
+
+def reordering(case: Case) -> Finding | None:
+    """Look for links that delayed some packets, so that others overtook them, and for time that nothing explains."""
+    late = case.row.get("link_reordered") or 0
+    if not late:
+        return None
+    packets, left = sum(link.packets for link in case.links.values()), _not_explained(case)
+    return Finding(
+        "reordering",
+        left,
+        f"{late:,} of {packets:,} packets on links came late, so that others overtook them; there were "
+        f"{case.row['retransmissions']:,} retransmissions, and bytes and latencies do not explain {percent(left)} of "
+        "the time",
+        "fix the links that deliver packets late (reordering), or, between hosts, let more packets overtake one before "
+        "it is retransmitted (recovery.packet_threshold)",
+    )
+
+
+def spurious_retransmissions(case: Case) -> Finding | None:
+    """Look for retransmissions although nothing was lost, which take the time of other packets."""
+    again, links = case.row["retransmissions"], case.links.values()
+    if not again or any(link.lost or link.queue_drops or link.watchdog_drops for link in links):
+        return None
+    if case.row.get("link_corrupted"):
+        return None
+    share = _again(case)
+    change = "use longer timers (recovery.min_rto and initial_rto)"
+    if case.settings.algorithm != "in-network":
+        change += ", or, if packets overtake one another, a larger recovery.packet_threshold"
+    return Finding(
+        "spurious retransmissions",
+        min(share, _not_explained(case)),
+        f"{again:,} packets, {percent(share)} of those that workers sent, were retransmissions, although no packet was "
+        "lost, dropped or corrupted",
+        change,
+    )
+
+
 # -- Marks at queues so short that senders slow down although links are not full
 
 
+_UNEXPLAINED = 0.5  # share of the time that nothing explains, from which marks are a cause
+
+
 def congestion_marks(case: Case) -> Finding | None:
-    """Look for marked packets, and for time that neither bytes nor latencies explain."""
+    """Look for marked packets, and for most of the time that neither bytes nor latencies explain."""
     links = [link for link in case.links.values() if link.marks]
-    if not links:
+    if not links or 1 - case.explained < _UNEXPLAINED:
         return None
     most = max(links, key=lambda link: link.marks or 0)
     return Finding(
@@ -395,7 +437,7 @@ def window(case: Case) -> Finding | None:
     else:
         change = f"shorten the round trip: {SLOTS:,} is the largest window, and {enough:,} packets would fill the links"
     busiest = max(case.busy.values())
-    now, then = (_predicted(case, each) for each in (packets, larger))
+    now, then = (_predicted(case, settings, each) for each in (packets, larger))
     if now is not None and then is not None:
         saved = (now - then) / case.step_seconds
     elif settings.step is None or case.computing is None:
@@ -415,9 +457,8 @@ def window(case: Case) -> Finding | None:
     )
 
 
-def _predicted(case: Case, window: int) -> float | None:
-    """Predict the seconds of an all-reduce or of a training step with another window; None if nothing predicts it."""
-    settings = case.settings
+def _predicted(case: Case, settings: Settings, window: int) -> float | None:
+    """Predict the seconds of an all-reduce or of a training step with other settings; None if nothing predicts it."""
     if settings.step is not None and case.computing is not None:
         return predicted_training_step(settings, window, slowness=case.slowness)
     if settings.size is None or case.computing is not None:

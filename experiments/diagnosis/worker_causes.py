@@ -16,7 +16,7 @@ from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.step import Step
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.native.text import counted
-from fanin.topologies.units import BYTES, percent_text, quantity_text
+from fanin.topologies.units import BYTES, exact_text, percent_text, quantity_text
 
 _Limit = Literal["bytes", "latencies"]
 
@@ -204,12 +204,13 @@ def buckets(case: Case) -> Finding | None:
     elements = settings.elements or 1
     slices, _ = step_parts(step, elements)
     now, mean = len(slices), -(-elements // len(slices))
-    present = predicted_training_step(settings, case.window, slowness=case.slowness)
+    present = predicted_training_step(settings, case.window, None, case.slowness, case.sending)
     tried = dict(_other_buckets(settings, elements))
     others = {
         size: seconds
         for size, table in tried.items()
-        if (seconds := predicted_training_step(settings, case.window, table, case.slowness)) is not None
+        if (seconds := predicted_training_step(settings, case.window, table, case.slowness, case.sending))
+        is not None
     }
     if present is None or not others:
         return None
@@ -227,7 +228,7 @@ def buckets(case: Case) -> Finding | None:
         f"{better}, and {1e6 * present:,.0f} us with the present ones"
     )
     key = "workload" if settings.workload else "step"
-    change = f"set {key}.bucket = '{quantity_text(best, BYTES)}'"
+    change = f"set {key}.bucket = '{exact_text(best, BYTES)}'"
     if best >= 2**20:
         change += f" (DDP: bucket_cap_mb={round(best / 2**20)})"
     if settings.workload and settings.workload.scale < 1:

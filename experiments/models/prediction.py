@@ -224,7 +224,7 @@ def _busiest_link_seconds(settings: Settings, size: int) -> float:
 
 
 def predicted_training_step(
-    settings: Settings, window: int, step: Step | None = None, slowness: float = 1.0
+    settings: Settings, window: int, step: Step | None = None, slowness: float = 1.0, busiest: float = 0.0
 ) -> float | None:
     """Predict the seconds of a training step, without the time in which workers wait for data.
 
@@ -233,6 +233,8 @@ def predicted_training_step(
         window: Packets in flight.
         step: The table to use instead, such as one with other buckets; None: that of the point.
         slowness: Factor by which the slowest worker computes longer than in the table.
+        busiest: Seconds for which the busiest link sends for a whole gradient, if that is known. A sum takes at least
+            its part of them.
 
     Returns:
         Seconds; None if predicted_seconds() cannot predict the sums.
@@ -245,7 +247,8 @@ def predicted_training_step(
     # A sum knows what exponents to expect from the previous sum of the same length.
     several = settings.model_copy(update={"repetitions": settings.repetitions * len(parts)})
     alone = {size: predicted_seconds(several, size, window) for size in set(parts)}
-    sums = [seconds for part in parts if (seconds := alone[part]) is not None]
+    per_byte = busiest / sum(parts)
+    sums = [max(seconds, per_byte * part) for part in parts if (seconds := alone[part]) is not None]
     if len(sums) < len(parts):
         return None
     return step_seconds(slowness * step.forward, slowness * step.backward, shares, sums)
