@@ -276,10 +276,14 @@ def priority_inversion(case: Case) -> Finding | None:
     if not case.overtaken:
         return None
     worst = max(case.links.values(), key=lambda link: link.overtaken_seconds or 0.0)
+    # Packets that are sent while no packet of the job waits on the same link delay later ones.
+    share = max(case.overtaken, _neighbours(case))
+    if case.computing is not None:
+        # In a step, some of this time is hidden. Without steps, barriers wait as well, which no model counts.
+        share = min(share, 1 - case.closed_form)
     return Finding(
         "priority inversion",
-        # Packets that are sent while no packet of the job waits on the same link delay later ones.
-        min(max(case.overtaken, _neighbours(case)), 1 - case.closed_form),
+        share,
         f"{worst.name} sent packets of a higher priority for {percent(case.overtaken)} of the time while packets of "
         f"the job (priority {case.settings.priority}) waited",
         "give the job a priority that is not below that of other traffic on these links, or separate links",
@@ -324,7 +328,7 @@ def _not_explained(case: Case) -> float:
 def _again(case: Case) -> float:
     """Return the share of retransmissions in the packets that workers sent."""
     sent = sum(link.packets for link in case.links.values() if link.near in case.settings.members)
-    return min(1.0, case.row["retransmissions"] / sent)
+    return min(1.0, int(case.row["retransmissions"]) / sent)
 
 
 def _losing(case: Case) -> tuple[str, str]:
