@@ -328,7 +328,7 @@ def _not_explained(case: Case) -> float:
 def _again(case: Case) -> float:
     """Return the share of retransmissions in the packets that workers sent."""
     sent = sum(link.packets for link in case.links.values() if link.near in case.settings.members)
-    return min(1.0, int(case.row["retransmissions"]) / sent)
+    return min(1.0, (case.row["retransmissions"] or 0) / (sent or 1))
 
 
 def _losing(case: Case) -> tuple[str, str]:
@@ -362,9 +362,8 @@ def reordering(case: Case) -> Finding | None:
     return Finding(
         "reordering",
         left,
-        f"{late:,} of {packets:,} packets on links came late, so that others overtook them; there were "
-        f"{case.row['retransmissions']:,} retransmissions, and bytes and latencies do not explain {percent(left)} of "
-        "the time",
+        f"{late:,} of {packets:,} packets on links came late, so that others overtook them, and bytes and latencies do "
+        f"not explain {percent(left)} of the time",
         "fix the links that deliver packets late (reordering), or, between hosts, let more packets overtake one before "
         "it is retransmitted (recovery.packet_threshold)",
     )

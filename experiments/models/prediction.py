@@ -51,14 +51,15 @@ def predicted_seconds(
     members = members or settings.members
     part = -(-size // settings.trees)  # along each tree
     payload, frame, piece = full_payload(settings), full_frame(settings), PIECE
-    if settings.algorithm != "in-network" and settings.collective == "all-reduce":
+    between_hosts = settings.algorithm != "in-network"
+    if between_hosts and settings.collective == "all-reduce" and settings.compression.kind == "none":
         # Where all messages are shorter than a full packet, a packet takes less time on each link.
         longest = max(ELEMENT_BYTES, longest_message(settings, size, len(members)))
         piece = min(piece, longest)
         unused = max(0, payload - longest)
         payload, frame = payload - unused, frame - unused
     paths = Paths(settings, frame, members=members)
-    if settings.algorithm != "in-network":
+    if between_hosts:
         if len({settings.network.links_of(name)[0].rate_bits_per_second for name in members}) > 1:
             return None
         workers, bandwidth = len(members), payload / paths.packet_seconds(settings.host_link)
