@@ -119,6 +119,19 @@ class Case:
         """Return the seconds for which each worker waited for data in all steps; 0 if nobody has counted them."""
         return np.array([worker.loading_seconds or 0.0 for worker in self.usage.workers])
 
+    @cached_property
+    def stopped(self) -> Mapping[str, float]:
+        """Return for how many seconds of its all-reduces or steps each worker was stopped that had this fault."""
+        workers = self.usage.workers
+        began = np.min([one.began for one in workers], axis=0)
+        ended = np.max([one.ended for one in workers], axis=0)
+        found: defaultdict[str, float] = defaultdict(float)
+        for fault in self.settings.faults:
+            if fault.worker and fault.end is not None:
+                inside = np.minimum(ended, fault.end) - np.maximum(began, fault.at)
+                found[fault.worker] += float(np.maximum(0.0, inside).sum())
+        return found
+
     @property
     def idle(self) -> float | None:
         """Return the mean share of the time in which workers did not compute; None if it is not known."""
@@ -150,6 +163,11 @@ class Case:
     def step_seconds(self) -> float:
         """Return the mean time of an all-reduce, or of a training step."""
         return self.seconds / len(self.usage.workers[0].began)
+
+    @property
+    def sending(self) -> float:
+        """Return for how many seconds of an all-reduce or step the busiest link sends, without what slows it down."""
+        return max(self.own.values()) * self.step_seconds
 
     @property
     def slowness(self) -> float:
@@ -184,7 +202,9 @@ class Case:
     def closed_form(self) -> float:
         """Return the share of the time that the analytical model predicts; 0 if there is no prediction."""
         if self.settings.step is not None and self.computing is not None:
-            step = predicted_training_step(self.settings, self.window, slowness=self.slowness)
+            step = predicted_training_step(
+                self.settings, self.window, slowness=self.slowness, busiest=self.sending
+            )
             loading = float(self.loading.max()) / self.seconds
             return 0.0 if step is None else min(1.0, step / self.step_seconds + loading)
         seconds = (self.row.get("closed_form_seconds") or 0.0) * len(self.row["seconds"])
@@ -299,21 +319,45 @@ class Case:
         """Return the job's share of a link's bytes, estimated from what the hosts behind the link sent or received."""
         below = way[0] if self.climbs(way) else way[1]
         hosts = self.below(below) if self.tier(below) else frozenset({below})
-        ours = [self._at_host(host, up=self.climbs(way)) for host in hosts - self.others]
-        theirs = sum(self._at_host(host, up=self.climbs(way)) for host in hosts & self.others)
+        carried = {host: self._at_host(host, up=self.climbs(way)) for host in hosts}
+        ours = [carried[host] - self._foreign(host, up=self.climbs(way)) for host in hosts - self.others]
+        theirs = sum(carried.values()) - sum(ours)
         # The sum of many workers is one packet.
         own = max(ours, default=0) if self.settings.algorithm == "in-network" else sum(ours)
         return own / (own + theirs) if theirs else 1.0
 
-    def relief(self, before: Busy, after: Busy) -> float:
+    def _foreign(self, host: str, *, up: bool) -> float:
+        """Return the bytes at a worker's link that come from hosts outside the job, or go to them.
+
+        A worker sends as many bytes for the job as it receives, so the rest of one direction is theirs. All workers
+        together receive from outside what others have sent, but not received.
+        """
+        more = self._at_host(host, up=up) - self._at_host(host, up=not up)
+        outside = sum(self._at_host(one, up=not up) - self._at_host(one, up=up) for one in self.others)
+        rest = self._unequal[up]
+        return max(0, more) * min(1.0, max(0, outside) / rest) if rest else 0.0
+
+    @cached_property
+    def _unequal(self) -> dict[bool, int]:
+        """Return by how much workers sent more than they received, together (True), and the reverse (False)."""
+        more = [
+            self._at_host(host, up=True) - self._at_host(host, up=False) for host in self.settings.members
+        ]
+        return {True: sum(max(0, one) for one in more), False: sum(max(0, -one) for one in more)}
+
+    def relief(self, before: Busy, after: Busy, *, waited: bool = True) -> float:
         """Return the share of the time that a change of links' loads from `before` to `after` would save.
 
-        It counts only links at which packets wait, since other links delay nothing. If all links are busy at once, as
-        in a pipeline, the gain is how much less busy the busiest link is. If they are busy one after the other, it is
-        the gain of the single link. How much of that gain falls into times when other links are idle is estimated as
-        random.
+        If all links are busy at once, as in a pipeline, the gain is how much less busy the busiest link is. If they are
+        busy one after the other, it is the gain of the single link. How much of that gain falls into times when other
+        links are idle is estimated as random.
+
+        Args:
+            before: The loads now.
+            after: The loads after the change.
+            waited: Whether only links at which packets wait count. Others delay nothing, unless they become faster.
         """
-        gains = [before[way] - after[way] for way in before if self._waited(way)]
+        gains = [before[way] - after[way] for way in before if not waited or self._waited(way)]
         gain, rest = max(gains, default=0.0), max(after.values())
         return max(0.0, min(gain, max(max(before.values()) - rest, gain * (1 - rest))))
 

@@ -14,7 +14,11 @@ from fanin.experiments.diagnosis.finding import Finding
 from fanin.experiments.diagnosis.worker_causes import straggler
 from fanin.experiments.models.packets import full_frame, full_payload
 from fanin.experiments.models.paths import Paths
-from fanin.experiments.models.prediction import predicted_seconds, predicted_training_step
+from fanin.experiments.models.prediction import (
+    longest_message,
+    predicted_seconds,
+    predicted_training_step,
+)
 from fanin.experiments.models.step import step_parts
 from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.settings import Settings
@@ -52,7 +56,7 @@ def slow_link(case: Case) -> Finding | None:
     also = f"; also slow: {', '.join(others)}" if others else ""
     return Finding(
         "slow link",
-        case.relief(case.busy, case.repaired),
+        case.relief(case.busy, case.repaired, waited=False),
         f"{name} sent at {quantity_text(round(rate), RATES)} while other links between the same tiers send at "
         f"{quantity_text(round(usual), RATES)}, and was busy for {percent(case.busy[way])} of the time{also}",
         f"fix the link {name.replace(' → ', ' - ')}{' and those' if others else ''}, or place no worker behind it",
@@ -72,13 +76,18 @@ def noisy_neighbour(case: Case) -> Finding | None:
     return Finding(
         "noisy neighbour",
         # Traffic that overtakes the job's packets because of its priority is a different cause.
-        max(0.0, case.relief(case.repaired, case.own) - case.overtaken),
+        0.0 if case.overtaken else _neighbours(case),
         f"hosts outside this job ({', '.join(sorted(case.others))}) sent {foreign / 1e6:,.2f} MB, about "
         f"{percent(share)} of what {case.links[way].name} carried, which was busy for "
         f"{percent(case.busy[way])} of the time",
         "place the jobs on different leaves, give them separate links, or let links mark packets (ecn_bytes), "
         "so that the jobs share the links",
     )
+
+
+def _neighbours(case: Case) -> float:
+    """Return the share of the time that other hosts' traffic costs, at most what the analytical model leaves."""
+    return min(case.relief(case.repaired, case.own), 1 - case.closed_form)
 
 
 # -- Links between switches that together carry less than the hosts below can send
@@ -104,12 +113,27 @@ def oversubscription(case: Case) -> Finding | None:
     )
     return Finding(
         "oversubscription",
-        case.relief(case.own, after),
+        max(case.relief(case.own, after), _sooner(case)),
         f"{case.links[way].name} was busy for {percent(case.own[way])} of the time, hosts' links for at most "
         f"{percent(at_hosts)}; {hosts} can send {quantity_text(round(down), RATES)} up through {switch}, and the "
         f"{links} above it have {quantity_text(round(up), RATES)} in total",
         _faster_uplinks(case, switch),
     )
+
+
+def _sooner(case: Case) -> float:
+    """Return the share of the time by which packets would arrive sooner if links between switches were fast enough."""
+    links = tuple(
+        link.model_copy(update={"rate_bits_per_second": round(rate * max(1.0, _ratio(case, way)))})
+        if (rate := link.rate_bits_per_second) and case.between_switches(way := (link.a.node, link.b.node))
+        else link
+        for link in case.topology.links
+    )
+    faster = case.topology.model_copy(update={"links": links}).model_dump(mode="json")
+    given = case.settings.model_dump(mode="json") | {"topology": faster}
+    now = _predicted(case, case.settings, case.window)
+    then = _predicted(case, Settings.model_validate(given), case.window)
+    return 0.0 if now is None or then is None else (now - then) / case.step_seconds
 
 
 def _faster_uplinks(case: Case, switch: str) -> str:
@@ -180,12 +204,15 @@ def collision(case: Case) -> Finding | None:
     others = [f"{near} → {far} {percent(case.own.get((near, far), 0.0))}" for near, far in case.siblings(way)]
     if len(others) < 2:
         return None
+    # Other transports take packets that overtake one another for lost.
+    in_order = case.settings.transport in ("go-back-n", "tcp")
+    spread = "use" if in_order else "set paths = 'spray' or 'adaptive', or"
     return Finding(
         "collision",
         case.relief(case.own, even),
         f"{case.links[way].name} was busy for {percent(case.own[way])} of the time, but would be for only "
         f"{percent(even[way])} if flows were spread evenly: {', '.join(others)}",
-        "set paths = 'spray' or 'adaptive', or more flows_per_pair; fanin paths shows which flows share a link",
+        f"{spread} more flows_per_pair; fanin paths shows which flows share a link",
     )
 
 
@@ -249,9 +276,14 @@ def priority_inversion(case: Case) -> Finding | None:
     if not case.overtaken:
         return None
     worst = max(case.links.values(), key=lambda link: link.overtaken_seconds or 0.0)
+    # Packets that are sent while no packet of the job waits on the same link delay later ones.
+    share = max(case.overtaken, _neighbours(case))
+    if case.computing is not None:
+        # In a step, some of this time is hidden. Without steps, barriers wait as well, which no model counts.
+        share = min(share, 1 - case.closed_form)
     return Finding(
         "priority inversion",
-        case.overtaken,
+        share,
         f"{worst.name} sent packets of a higher priority for {percent(case.overtaken)} of the time while packets of "
         f"the job (priority {case.settings.priority}) waited",
         "give the job a priority that is not below that of other traffic on these links, or separate links",
@@ -270,24 +302,33 @@ def loss(case: Case) -> Finding | None:
         return None
     where, which = _losing(case)
     packets = sum(link.packets for link in links)
-    sent = sum(link.packets for link in links if link.near in case.settings.members)
-    # Without loss, links would not carry retransmissions.
-    explained = max(case.closed_form, max(case.busy.values()) * max(0.0, 1 - again / sent))
-    if case.computing is None:  # otherwise late workers are part of the prediction
-        explained = min(1.0, explained + straggler(case).share)
+    left = _not_explained(case)
     counts = ((lost, "lost"), (dropped, "dropped at full queues"), (corrupted, "corrupted"))
     (first, became), *more = ((count, what) for count, what in counts if count)
     also = "".join(f", {count:,} were {what}" for count, what in more)
     return Finding(
         "loss",
-        1 - explained,
+        left,
         f"{first:,} of {packets:,} packets on links were {became}{also}, {where}; there were {again:,} "
-        "retransmissions, and bytes and latencies without them do not explain "
-        f"{percent(1 - explained)} of the time",
+        f"retransmissions, and bytes and latencies without them do not explain {percent(left)} of the time",
         "use longer queues (queue_bytes) or congestion marks (ecn_bytes)"
         if dropped > lost + corrupted
         else f"fix {which}, or use shorter timers ([recovery])",
     )
+
+
+def _not_explained(case: Case) -> float:
+    """Return the share of the time that bytes, latencies and late workers would not explain without retransmissions."""
+    explained = max(case.closed_form, max(case.busy.values()) * (1 - _again(case)))
+    # The prediction of a step has late workers already, but none that are stopped.
+    stopped = max(case.stopped.values(), default=0.0) / case.seconds
+    return max(0.0, 1 - explained - (straggler(case).share if case.computing is None else stopped))
+
+
+def _again(case: Case) -> float:
+    """Return the share of retransmissions in the packets that workers sent."""
+    sent = sum(link.packets for link in case.links.values() if link.near in case.settings.members)
+    return min(1.0, (case.row["retransmissions"] or 0) / (sent or 1))
 
 
 def _losing(case: Case) -> tuple[str, str]:
@@ -309,6 +350,67 @@ def _losing(case: Case) -> tuple[str, str]:
     )
 
 
+# -- Packets that overtake one another, and timers that end too early
+
+
+def reordering(case: Case) -> Finding | None:
+    """Look for links that delayed some packets, so that others overtook them, and for time that nothing explains."""
+    late = case.row.get("link_reordered") or 0
+    if not late:
+        return None
+    packets, left = sum(link.packets for link in case.links.values()), _not_explained(case)
+    return Finding(
+        "reordering",
+        left,
+        f"{late:,} of {packets:,} packets on links came late, so that others overtook them, and bytes and latencies do "
+        f"not explain {percent(left)} of the time",
+        "fix the links that deliver packets late (reordering), or, between hosts, let more packets overtake one before "
+        "it is retransmitted (recovery.packet_threshold)",
+    )
+
+
+def spurious_retransmissions(case: Case) -> Finding | None:
+    """Look for retransmissions although nothing was lost, which take the time of other packets."""
+    again, links = case.row["retransmissions"], case.links.values()
+    if not again or any(link.lost or link.queue_drops or link.watchdog_drops for link in links):
+        return None
+    if case.row.get("link_corrupted"):
+        return None
+    share = _again(case)
+    change = "use longer timers (recovery.min_rto and initial_rto)"
+    if case.settings.algorithm != "in-network":
+        change += ", or, if packets overtake one another, a larger recovery.packet_threshold"
+    return Finding(
+        "spurious retransmissions",
+        min(share, _not_explained(case)),
+        f"{again:,} packets, {percent(share)} of those that workers sent, were retransmissions, although no packet was "
+        "lost, dropped or corrupted",
+        change,
+    )
+
+
+# -- Marks at queues so short that senders slow down although links are not full
+
+
+_UNEXPLAINED = 0.5  # share of the time that nothing explains, from which marks are a cause
+
+
+def congestion_marks(case: Case) -> Finding | None:
+    """Look for marked packets, and for most of the time that neither bytes nor latencies explain."""
+    links = [link for link in case.links.values() if link.marks]
+    if not links or 1 - case.explained < _UNEXPLAINED:
+        return None
+    most = max(links, key=lambda link: link.marks or 0)
+    return Finding(
+        "congestion marks",
+        1 - case.explained,
+        f"{sum(link.marks or 0 for link in links):,} packets were marked, most on {most.name}, {most.marks:,} of "
+        f"{most.packets:,}, so that their senders slowed down; no link was busy for more than "
+        f"{percent(max(case.busy.values()))} of the time",
+        "let links mark packets at longer queues (links.ecn_bytes), or let senders slow down less (congestion.control)",
+    )
+
+
 # -- A window that is smaller than the bandwidth-delay product of the path
 
 
@@ -318,7 +420,9 @@ _ROOM = 1.5  # times the bandwidth-delay product, for a window that is advised
 def window(case: Case) -> Finding | None:
     """Look for a window that takes less time to send than a round trip, where vectors are longer than the window."""
     settings, packets = case.settings, case.row.get("window")
-    if packets is None or packets >= _longest_message(settings) // full_payload(settings):
+    # In half a round trip, a message reaches the next worker, which lets another one follow it.
+    at_once = _longest_message(settings) * (1 if settings.algorithm == "in-network" else 2)
+    if packets is None or packets >= at_once // full_payload(settings):
         return None
     paths = Paths(settings, full_frame(settings))
     open_at_once = packets * _windows(settings, paths)
@@ -336,15 +440,16 @@ def window(case: Case) -> Finding | None:
     else:
         change = f"shorten the round trip: {SLOTS:,} is the largest window, and {enough:,} packets would fill the links"
     busiest = max(case.busy.values())
-    if settings.step is None or case.computing is None:
-        share = 1 - max(packets / min(larger, needed), busiest)
+    now, then = (_predicted(case, settings, each) for each in (packets, larger))
+    if now is not None and then is not None:
+        saved = (now - then) / case.step_seconds
+    elif settings.step is None or case.computing is None:
+        saved = 1 - packets / min(larger, needed)
     else:
-        now, then = (
-            predicted_training_step(settings, each, slowness=case.slowness) for each in (packets, larger)
-        )
-        # Without a prediction: what a link sends cannot be saved.
-        saved = case.exposed - busiest if now is None or then is None else (now - then) / case.step_seconds
-        share = min(saved, case.saved_at_most)
+        saved = case.exposed
+    # What a link sends cannot be saved.
+    most = 1 - busiest if settings.step is None or case.computing is None else case.saved_at_most
+    share = min(saved, most)
     return Finding(
         "window",
         max(0.0, share),
@@ -353,6 +458,15 @@ def window(case: Case) -> Finding | None:
         f"sent for {percent(busiest)} of the time",
         change,
     )
+
+
+def _predicted(case: Case, settings: Settings, window: int) -> float | None:
+    """Predict the seconds of an all-reduce or of a training step with other settings; None if nothing predicts it."""
+    if settings.step is not None and case.computing is not None:
+        return predicted_training_step(settings, window, slowness=case.slowness)
+    if settings.size is None or case.computing is not None:
+        return None
+    return predicted_seconds(settings, settings.size, window)
 
 
 # -- Jobs that share slots, and find them in use
@@ -377,7 +491,8 @@ def slot_collisions(case: Case) -> Finding | None:
     slots = settings.shared_slots or 0
     return Finding(
         "slot collisions",
-        case.relief(case.busy, after),
+        # The server adds up their packets one by one, and its answers are marked, which makes windows smaller.
+        max(case.relief(case.busy, after), (1 - left) * (1 - case.explained)),
         f"{case.links[ways[0]].name} carried {sum(used):,} packets to the server, of which about {more:,} found the "
         f"slot of their chunk in use; all jobs share {slots:,} slots, and a worker of this one has up to "
         f"{case.window:,} packets in flight",
@@ -404,10 +519,7 @@ def _longest_message(settings: Settings) -> int:
     if settings.step is not None:
         parts, _ = step_parts(settings.step, size // ELEMENT_BYTES)
         size = ELEMENT_BYTES * max(part.stop - part.start for part in parts)
-    if settings.algorithm == "in-network":
-        return size
-    algorithm = algorithm_named(settings.algorithm)
-    return algorithm.longest_message(size, len(settings.members), settings.shards)
+    return longest_message(settings, size, len(settings.members))
 
 
 # -- Vectors so small that the way through the network takes longer than sending them

@@ -16,7 +16,7 @@ from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.step import Step
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.native.text import counted
-from fanin.topologies.units import BYTES, percent_text, quantity_text
+from fanin.topologies.units import BYTES, exact_text, percent_text, quantity_text
 
 _Limit = Literal["bytes", "latencies"]
 
@@ -24,8 +24,24 @@ _Limit = Literal["bytes", "latencies"]
 
 
 def straggler(case: Case) -> Finding:
-    """Measure how much later than the median worker the last one called, or how much longer it computed."""
-    return _late(case) if case.computing is None else _slow(case)
+    """Measure how much later than the median the last worker called, how much longer it computed, or stood still."""
+    slow = _late(case) if case.computing is None else _slow(case)
+    stopped = _stopped(case)
+    return stopped if stopped is not None and stopped.share > slow.share else slow
+
+
+def _stopped(case: Case) -> Finding | None:
+    """Measure for how long the worker was stopped that was stopped longest, as the faults of the run list it."""
+    stopped = case.stopped
+    if not stopped:
+        return None
+    host = max(stopped, key=stopped.__getitem__)
+    return Finding(
+        "straggler",
+        min(case.exposed, stopped[host] / case.seconds),
+        f"{host} was stopped for {1e6 * stopped[host]:,.0f} of {1e6 * case.seconds:,.0f} us, and the others waited",
+        f"find out what stops {host}; workers do not wait for the network",
+    )
 
 
 def _slow(case: Case) -> Finding:
@@ -188,12 +204,13 @@ def buckets(case: Case) -> Finding | None:
     elements = settings.elements or 1
     slices, _ = step_parts(step, elements)
     now, mean = len(slices), -(-elements // len(slices))
-    present = predicted_training_step(settings, case.window, slowness=case.slowness)
+    present = predicted_training_step(settings, case.window, None, case.slowness, case.sending)
     tried = dict(_other_buckets(settings, elements))
     others = {
         size: seconds
         for size, table in tried.items()
-        if (seconds := predicted_training_step(settings, case.window, table, case.slowness)) is not None
+        if (seconds := predicted_training_step(settings, case.window, table, case.slowness, case.sending))
+        is not None
     }
     if present is None or not others:
         return None
@@ -211,7 +228,7 @@ def buckets(case: Case) -> Finding | None:
         f"{better}, and {1e6 * present:,.0f} us with the present ones"
     )
     key = "workload" if settings.workload else "step"
-    change = f"set {key}.bucket = '{quantity_text(best, BYTES)}'"
+    change = f"set {key}.bucket = '{exact_text(best, BYTES)}'"
     if best >= 2**20:
         change += f" (DDP: bucket_cap_mb={round(best / 2**20)})"
     if settings.workload and settings.workload.scale < 1:

@@ -16,7 +16,7 @@ from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.step import Step
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.workers import wire
-from fanin.workers.host_based.algorithms.all_reduce import NO_LIMIT, Hosts, Window
+from fanin.workers.host_based.algorithms.all_reduce import NO_LIMIT, PIECE, Hosts, Window
 from fanin.workers.host_based.algorithms.registry import algorithm_named
 from fanin.workers.tensor import runs
 
@@ -50,8 +50,16 @@ def predicted_seconds(
         return None
     members = members or settings.members
     part = -(-size // settings.trees)  # along each tree
-    payload, paths = full_payload(settings), Paths(settings, full_frame(settings), members=members)
-    if settings.algorithm != "in-network":
+    payload, frame, piece = full_payload(settings), full_frame(settings), PIECE
+    between_hosts = settings.algorithm != "in-network"
+    if between_hosts and settings.collective == "all-reduce" and settings.compression.kind == "none":
+        # Where all messages are shorter than a full packet, a packet takes less time on each link.
+        longest = max(ELEMENT_BYTES, longest_message(settings, size, len(members)))
+        piece = min(piece, longest)
+        unused = max(0, payload - longest)
+        payload, frame = payload - unused, frame - unused
+    paths = Paths(settings, frame, members=members)
+    if between_hosts:
         if len({settings.network.links_of(name)[0].rate_bits_per_second for name in members}) > 1:
             return None
         workers, bandwidth = len(members), payload / paths.packet_seconds(settings.host_link)
@@ -73,6 +81,7 @@ def predicted_seconds(
             paths.latency,
             bandwidth,
             settings.shards,
+            piece,
             window=limit,
             acknowledged=acknowledged,
         )
@@ -91,6 +100,19 @@ def predicted_seconds(
         ahead = Paths(settings, in_network_frame(min(wire.SIZES)), members=members).shared(window, packets)
     bandwidth = payload / paths.shared(1, 1)
     return in_network(packets * payload, paths.round_trip, bandwidth, window * payload, ahead)
+
+
+def longest_message(settings: Settings, size: int, workers: int) -> int:
+    """Return the most bytes that a worker sends at once to one other worker, or to the switches.
+
+    Args:
+        settings: The point.
+        size: Bytes of a vector.
+        workers: The number of workers.
+    """
+    if settings.algorithm == "in-network":
+        return size
+    return algorithm_named(settings.algorithm).longest_message(size, workers, settings.shards)
 
 
 def _exchange_seconds(settings: Settings, size: int, window: int, paths: Paths) -> float:
@@ -203,7 +225,7 @@ def _busiest_link_seconds(settings: Settings, size: int) -> float:
 
 
 def predicted_training_step(
-    settings: Settings, window: int, step: Step | None = None, slowness: float = 1.0
+    settings: Settings, window: int, step: Step | None = None, slowness: float = 1.0, busiest: float = 0.0
 ) -> float | None:
     """Predict the seconds of a training step, without the time in which workers wait for data.
 
@@ -212,6 +234,8 @@ def predicted_training_step(
         window: Packets in flight.
         step: The table to use instead, such as one with other buckets; None: that of the point.
         slowness: Factor by which the slowest worker computes longer than in the table.
+        busiest: Seconds for which the busiest link sends for a whole gradient, if that is known. A sum takes at least
+            its part of them.
 
     Returns:
         Seconds; None if predicted_seconds() cannot predict the sums.
@@ -224,7 +248,8 @@ def predicted_training_step(
     # A sum knows what exponents to expect from the previous sum of the same length.
     several = settings.model_copy(update={"repetitions": settings.repetitions * len(parts)})
     alone = {size: predicted_seconds(several, size, window) for size in set(parts)}
-    sums = [seconds for part in parts if (seconds := alone[part]) is not None]
+    per_byte = busiest / sum(parts)
+    sums = [max(seconds, per_byte * part) for part in parts if (seconds := alone[part]) is not None]
     if len(sums) < len(parts):
         return None
     return step_seconds(slowness * step.forward, slowness * step.backward, shares, sums)

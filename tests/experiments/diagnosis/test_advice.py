@@ -176,6 +176,25 @@ def test_more_cards_are_advised_to_hosts_only_with_paths_that_use_them(switch: E
     assert "more of them (nics_per_server) with paths = 'spray' or 'adaptive'" in named.change
 
 
+def test_buckets_beside_slow_uplinks_save_what_is_promised(switch: Engine) -> None:
+    """Two flows share an uplink; and the size that is advised is a multiple of 4 bytes, however long the vector is."""
+    shape = {"spines": 1, "leaves": 3, "hosts_per_leaf": 2, "rate": "20 Gb/s", "uplink_rate": 13333333333}
+    step = {"forward": "58 us", "backward": "116 us", "bucket": "24992 B"}
+    given = {
+        "topology": {"leaf_spine": shape},
+        "size": "99968 B",
+        "algorithm": "ring",
+        "placement": "spread",
+        "paths": "spray",
+    }
+    before, found = run(given | {"step": step}, switch)
+    named = next(finding for finding in found.findings if finding.cause == "small buckets")
+    advised = re.search(r"set step.bucket = '([^']+)'", named.change)
+    assert advised is not None
+    after, _ = run(given | {"step": step | {"bucket": advised[1]}}, switch)
+    assert 1 - step_seconds(after) / step_seconds(before) == pytest.approx(named.share, abs=0.2)
+
+
 @pytest.mark.long
 def test_advice_on_settings_never_makes_a_step_longer_and_gains_about_what_it_promises(
     switch: Engine,

@@ -50,6 +50,14 @@ def test_workers_that_are_the_slowest_in_turns_are_stragglers(switch: Engine) ->
     assert "was the slowest in" in found.findings[0].evidence
 
 
+@pytest.mark.parametrize("table", [{"step": STEP}, {"step": None}])
+def test_a_worker_that_is_stopped_for_a_while_is_a_straggler(switch: Engine, table: dict[str, Any]) -> None:
+    stop = {"at": "0.1 ms", "worker": "h4", "duration": "2 ms", "detection": "1 s"}
+    found = diagnosed(switch, faults=[stop], **table)
+    assert [finding.cause for finding in found.findings] == ["straggler"]
+    assert "h4 was stopped" in found.findings[0].evidence
+
+
 def test_communication_is_exposed_for_as_long_as_in_the_results(switch: Engine) -> None:
     settings, found, usage = run(switch, step=STEP | {"variation": 0.6})
     case = Case(settings, found, usage)
