@@ -216,7 +216,7 @@ def test_sizes_of_older_traces_are_those_of_the_annotation_that_launched_the_ker
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_recorded_training_has_its_steps_its_buckets_and_no_more_computing_than_time(rank: int) -> None:
-    """record_gloo.py has made them: 3 steps of a model whose last two layers are the first bucket."""
+    """record_training.py has made them: 3 steps of a model whose last two layers are the first bucket."""
     file = TRACES / f"gloo-rank{rank}.json.gz"
     with gzip.open(file, "rt") as text:
         trace = read_kineto(text, file.name, 9)
