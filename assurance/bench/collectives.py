@@ -62,7 +62,7 @@ class CollectiveTime:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Return the values below HEADINGS. The count is the argument of nccl-tests' call, so of a part if ranks have parts."""
+        """Return the values below HEADINGS; as in nccl-tests, the count is that of a part if ranks have parts."""
         whole = self.operation in ("all-reduce", "broadcast")
         return (
             f"{self.bytes:,}",
