@@ -91,9 +91,11 @@ def _load(files: tuple[tuple[Path, int], ...]) -> Trace:
         world = 1 + max(by_rank)
         if len(by_rank) < world or len(by_rank) < len(chakra):
             found = ", ".join(str(one.rank) for one in chakra)
+            missing = next((rank for rank in range(world) if rank not in by_rank), None)
+            problem = "a rank has two files" if missing is None else f"the file of rank {missing} is missing"
             raise TraceError(
-                f"{chakra[0].file}: files of Chakra are named after their ranks, such as trace.0.et; these are of "
-                f"ranks {found}"
+                f"{chakra[0].file}: {problem}; files of Chakra are named after their ranks, such as trace.0.et, and "
+                f"these are of ranks {found}"
             )
         names = sorted({group for one in chakra for group in one.groups})
         groups = {name: tuple(sorted(one.rank for one in chakra if name in one.groups)) for name in names}
