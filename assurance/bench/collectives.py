@@ -62,10 +62,11 @@ class CollectiveTime:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Return the values below HEADINGS."""
+        """Return the values below HEADINGS; as in nccl-tests, the count is that of a part if ranks have parts."""
+        whole = self.operation in ("all-reduce", "broadcast")
         return (
             f"{self.bytes:,}",
-            f"{self.bytes // 4:,}",
+            f"{self.bytes // 4 // (1 if whole else self.workers):,}",
             "float",
             "sum" if self.operation in ("all-reduce", "reduce-scatter") else "none",
             f"{1e6 * self.mean_seconds:,.2f}",

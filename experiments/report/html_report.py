@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from fanin.experiments.models.cost import CLUSTERS, PRICE, idle_price
 from fanin.experiments.report.overview import Point, points_of, sentences
-from fanin.experiments.results.axes import column_label, scale, value_text
+from fanin.experiments.results.axes import column_label, scale, value_label, value_text
 from fanin.experiments.results.drawing.plot import draw
 from fanin.experiments.results.drawing.series import PlotError, select, series, varied
 from fanin.experiments.results.drawing.steps import draw_steps
@@ -70,6 +70,7 @@ _MEASURED = {
 }
 
 _MOST_STEPS = 12  # bars in the picture of steps
+_LONG = 40  # characters of a cell that needs some width, on a phone too
 _FEW = 3  # varying settings that a default figure can show
 
 
@@ -231,12 +232,26 @@ def _prices(points: Sequence[Point], rows: Sequence[Row], price: float, clusters
 
 def _names(rows: Sequence[Row]) -> list[str]:
     """Return a name for each point, made of the settings in which points differ."""
-    apart = varied(rows)
+    apart = _telling(rows)
     return [
-        ", ".join(f"{name}={value_text(name, row[name])}" for name in apart if row.get(name) is not None)
-        or "the run"
+        ", ".join(value_label(name, row[name]) for name in apart if row.get(name) is not None) or "the run"
         for row in rows
     ]
+
+
+def _telling(rows: Sequence[Row]) -> list[str]:
+    """Return the settings in which points differ, without those that only some of them have, such as a transport."""
+    names = varied(rows)
+
+    def kinds(columns: Sequence[str]) -> int:
+        return len({tuple(value_text(name, row.get(name)) for name in columns) for row in rows})
+
+    for name in reversed(names.copy()):
+        others = [other for other in names if other != name]
+        there = {value_text(name, row[name]) for row in rows if row.get(name) is not None}
+        if len(there) == 1 and kinds(others) == kinds(names):
+            names = others
+    return names
 
 
 def _steps(points: Sequence[Point]) -> str:
@@ -321,7 +336,9 @@ def _table(columns: Mapping[str, Sequence[object]]) -> str:
 
 
 def _cell(value: object) -> str:
-    return f"<td{_style(_is_number(value))}>{_escaped(_text(value))}</td>"
+    text = _text(value)
+    style = ' class="long"' if len(text) > _LONG else _style(_is_number(value))
+    return f"<td{style}>{_escaped(text)}</td>"
 
 
 def _style(number: bool) -> str:
@@ -344,10 +361,13 @@ def _figures(scenario: Mapping[str, Any], rows: Sequence[Row]) -> str:
     try:
         plot = Plot.model_validate(scenario["plot"])
     except (KeyError, ValidationError):
-        names = [name for name in varied(rows) if name != "seed"] or ["algorithm"]
-        if len(names) > _FEW:
+        names = [name for name in _telling(rows) if name != "seed"]
+        if not 1 <= len(names) <= _FEW:
             return ""
-        plot = Plot(x=names[0], y="median_seconds", by=tuple(names[1:]))
+        good = _good(rows)
+        x = next((name for name in names if all(_is_number(row.get(name)) for row in good)), names[0])
+        y = "step_seconds" if all(row.get("step_seconds") for row in good) else "median_seconds"
+        plot = Plot(x=x, y=y, by=tuple(name for name in names if name != x))
     plots = [plot]
     if plot.kind == "lines" and plot.y != "wire_bytes_per_worker":
         changes = {"y": "wire_bytes_per_worker", "closed_form": False}

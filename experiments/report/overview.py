@@ -106,10 +106,8 @@ def sentences(points: Sequence[Point], price: float = PRICE, clusters: Sequence[
             said = [f"Nothing is wrong{where}: {worst.diagnosis.limit}."]
     else:
         first, *others = worst.diagnosis.findings
-        also = "".join(f", and {other.cause} about {other.share:.0%}" for other in others)
-        said = [
-            f"{first.cause[0].upper()}{first.cause[1:]} costs about {first.share:.0%} of the time{where}{also}."
-        ]
+        also = "".join(f", then {other.cause} (about {other.share:.0%})" for other in others)
+        said = [f"Cause of most lost time{where}: {first.cause} (about {first.share:.0%} of the time){also}."]
     idle = [point for point in points if point.idle is not None]
     if idle:
         most = max(idle, key=lambda point: point.idle or 0.0)
@@ -127,8 +125,11 @@ def sentences(points: Sequence[Point], price: float = PRICE, clusters: Sequence[
         )
     steps = [point for point in points if point.gpu_hours]
     if len(steps) > 1:
-        best = min(steps, key=lambda point: point.gpu_hours or 0.0)
-        cost = 1000 * price * (best.gpu_hours or 0.0)
-        said.append(f"A step costs least with {best.name}: {cost:,.3g} $ for 1,000 steps of its own workers.")
+        best, *_, dearest = sorted(steps, key=lambda point: point.gpu_hours or 0.0)
+        least, most_dollars = (1000 * price * (point.gpu_hours or 0.0) for point in (best, dearest))
+        said.append(
+            f"1,000 steps cost least with {best.name}: {least:,.3g} $. They cost most with {dearest.name}: "
+            f"{most_dollars:,.3g} $."
+        )
     said += [f"What to change: {finding.change}." for finding in worst.diagnosis.findings]
     return said

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, prod
@@ -28,6 +28,16 @@ _LAUNCHES = ("cuda_runtime", "cuda_driver", "privateuse1_runtime")
 _KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
 _NOT_CALLS = {"init", "wait", "", "coalesced"}  # of record_param_comms, which are no collectives
 _BARRIER_BYTES = 4
+# Gloo's annotations, by operators. Gloo reduces and scatters by an all-reduce.
+_GLOO = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "_allgather_base": "all_gather",
+    "reduce_scatter": "all_reduce",
+    "_reduce_scatter_base": "all_reduce",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+}
 # Operators whose whole array is a list of lists of tensors, which has no sizes in a trace: they show a rank's part.
 _PARTS = {"allgather", "reduce_scatter"}
 
@@ -58,6 +68,8 @@ class _Events:
     steps: list[tuple[float, float]] = field(default_factory=list)  # begin and end
     begins: array[float] = field(default_factory=lambda: array("d"))  # of operators
     ends: array[float] = field(default_factory=lambda: array("d"))
+    threads: dict[str, int] = field(default_factory=dict)  # a number for each, as there are many operators
+    operator_threads: array[int] = field(default_factory=lambda: array("l"))
     kernels: list[tuple[float, float, int | None]] = field(default_factory=list)  # begin, end, correlation
     launches: dict[int, tuple[float, Any]] = field(default_factory=dict)  # time and thread, by correlation
     nccl: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)  # kernels: line and event
@@ -91,7 +103,7 @@ def read_kineto(text: TextIO, file: str, rank: int) -> RankTrace:
         busy = [(begin, end) for begin, end, _ in events.kernels]
     else:
         communications = list(_of_cpu(events, groups, file, notes))
-        busy = list(zip(events.begins, events.ends, strict=True))
+        busy = list(_computing(events))
     if not communications:
         raise TraceError(
             f"{file}: has no collective, neither kernels of NCCL nor operators c10d::…; record a training"
@@ -133,6 +145,8 @@ def _keep(events: _Events, event: Mapping[str, Any], file: str, line: int) -> No
         begin, end = _times(event, file, line)
         events.begins.append(begin)
         events.ends.append(end)
+        thread = str(event.get("tid"))
+        events.operator_threads.append(events.threads.setdefault(thread, len(events.threads)))
         if name.startswith("c10d::"):
             events.calls.append((line, event))
     elif kind in _KERNELS:
@@ -381,8 +395,7 @@ def _of_cpu(events: _Events, groups: _Groups, file: str, notes: list[str]) -> It
                 continue
             theirs = _arguments(other)
             # Gloo ends calls in any order, and records their sizes; fanin ends them in the order in which they begin.
-            sizes = [_values(theirs.get("Input Dims")), _values(_first(arguments.get("Input Dims")))]
-            if other["name"].startswith("gloo:") and sizes[0] != sizes[1]:
+            if other["name"].startswith("gloo:") and not _same_array(arguments, theirs):
                 continue
             used[place], end, kind = True, float(other["ts"]) + float(other["dur"]), theirs
             break
@@ -403,7 +416,32 @@ def _of_cpu(events: _Events, groups: _Groups, file: str, notes: list[str]) -> It
 
 def _spans(plain: str) -> tuple[str, str]:
     """Return the annotations of Gloo and of fanin that last until a call has ended."""
-    return f"gloo:{plain.replace('allreduce', 'all_reduce')}", f"fanin:{plain}"
+    return f"gloo:{_GLOO.get(plain, plain)}", f"fanin:{plain}"
+
+
+def _same_array(call: Mapping[str, Any], span: Mapping[str, Any]) -> bool:
+    """Return whether a span of Gloo has the array of a call, or one of the arrays of a call with two."""
+    dims, size = call.get("Input Dims"), _values(span.get("Input Dims"))
+    if size == _values(_first(dims)):
+        return True
+    return size > 0 and isinstance(dims, list) and size in map(_values, dims)
+
+
+def _computing(events: _Events) -> Iterator[tuple[float, float]]:
+    """Yield when operators of a CPU compute.
+
+    An operator that makes a call, such as a step of autograd, may wait for it. Therefore only what it contains counts.
+    What Gloo's own threads copy is part of the call.
+    """
+    names = {str(span.get("tid")) for span in events.spans if span["name"].startswith("gloo:")}
+    names -= {str(call.get("tid")) for _, call in events.calls}
+    own = {events.threads.get(name) for name in names}
+    calls = sorted((float(one["ts"]), float(one["ts"]) + float(one["dur"])) for _, one in events.calls)
+    for begin, end, thread in zip(events.begins, events.ends, events.operator_threads, strict=True):
+        first = bisect_left(calls, (begin, 0.0))
+        inside = calls[first : first + 2]
+        if thread not in own and not any(one != (begin, end) and one[1] <= end for one in inside):
+            yield begin, end
 
 
 def _first(value: Any) -> Any:

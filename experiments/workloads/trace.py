@@ -203,6 +203,10 @@ def joined(traces: Iterable[RankTrace]) -> Trace:
     if not files:
         raise TraceError("no rank in the files; give at least one trace")
     first = files[min(files)]
+    if not any(node.call or node.seconds or node.flop for one in files.values() for node in one.nodes):
+        raise TraceError(
+            f"{first.file}: has neither computing nor collectives, so there is nothing to replay"
+        )
     worlds = {one.world: one.file for one in files.values() if one.world is not None}
     if len(worlds) > 1:
         (one_world, file), (other_world, other), *_ = worlds.items()

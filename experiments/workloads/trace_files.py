@@ -14,7 +14,7 @@ from typing import BinaryIO, TypeVar, cast
 
 from fanin.experiments.workloads.chakra import ChakraFile
 from fanin.experiments.workloads.kineto import read_kineto
-from fanin.experiments.workloads.nccl_log import is_nccl_log, read_nccl_log
+from fanin.experiments.workloads.nccl_log import NcclLog, is_nccl_log, nccl_traces
 from fanin.experiments.workloads.nccl_tests import Calibration, is_nccl_tests, read_nccl_tests
 from fanin.experiments.workloads.trace import RankTrace, Trace, TraceError, joined
 
@@ -62,6 +62,7 @@ def _changed(path: Path) -> int:
 def _load(files: tuple[tuple[Path, int], ...]) -> Trace:
     traces: list[RankTrace] = []
     chakra: list[ChakraFile] = []
+    logs: list[NcclLog] = []
     for place, (path, _) in enumerate(files):
 
         def read(data: BinaryIO, path: Path = path, place: int = place) -> None:
@@ -76,7 +77,7 @@ def _load(files: tuple[tuple[Path, int], ...]) -> Trace:
                     traces.append(read_kineto(lines, str(path), rank))
             elif is_nccl_log(text):
                 with TextIOWrapper(data, encoding="utf-8", errors="replace") as lines:
-                    traces.extend(read_nccl_log(lines, str(path)))
+                    logs.append(NcclLog(lines, str(path)))
             elif is_nccl_tests(text):
                 raise TraceError(
                     f"{path}: is an output of nccl-tests, which has no training; give it to 'fanin import'"
@@ -90,14 +91,16 @@ def _load(files: tuple[tuple[Path, int], ...]) -> Trace:
         world = 1 + max(by_rank)
         if len(by_rank) < world or len(by_rank) < len(chakra):
             found = ", ".join(str(one.rank) for one in chakra)
+            missing = next((rank for rank in range(world) if rank not in by_rank), None)
+            problem = "a rank has two files" if missing is None else f"the file of rank {missing} is missing"
             raise TraceError(
-                f"{chakra[0].file}: files of Chakra are named after their ranks, such as trace.0.et; these are of "
-                f"ranks {found}"
+                f"{chakra[0].file}: {problem}; files of Chakra are named after their ranks, such as trace.0.et, and "
+                f"these are of ranks {found}"
             )
         names = sorted({group for one in chakra for group in one.groups})
         groups = {name: tuple(sorted(one.rank for one in chakra if name in one.groups)) for name in names}
         traces += [one.trace(world, groups) for one in chakra]
-    return joined(traces)
+    return joined([*traces, *nccl_traces(logs)])
 
 
 def _opened(path: Path, read: Callable[[BinaryIO], _Made]) -> _Made:

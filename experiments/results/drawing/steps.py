@@ -12,7 +12,8 @@ from fanin.experiments.results.axes import scale
 from fanin.experiments.results.drawing.figures import STYLE, save
 
 _WIDTH = 7.5  # inches
-_BAR = 0.42  # inches for each bar
+_BAR = 0.62  # inches for each bar and its name above it
+_THICK = 0.55  # of the room of a bar
 _REST = 1.3  # inches for axis and legend
 _ROOM = 0.09  # share of the longest bar from which a part has room for a number
 
@@ -63,6 +64,7 @@ def draw_steps(steps: Sequence[MeanStep], path: Path) -> None:
             bars = axes.barh(
                 range(len(steps)),
                 widths,
+                height=_THICK,
                 left=begins,
                 color=colour,
                 hatch=hatch,
@@ -78,8 +80,13 @@ def draw_steps(steps: Sequence[MeanStep], path: Path) -> None:
             for text in axes.bar_label(bars, texts, label_type="center"):
                 text.set_bbox(box if text.get_text() else None)
             begins = [begin + width for begin, width in zip(begins, widths, strict=True)]
-        axes.bar_label(bars, [f" {step.seconds / factor:.4g}" for step in steps], label_type="edge")
-        axes.set_yticks(range(len(steps)), [step.name for step in steps])
+        unit = label[label.rindex("(") + 1 : -1]
+        axes.bar_label(bars, [f"{step.seconds / factor:.4g} {unit}" for step in steps], padding=4)
+        for place, step in enumerate(
+            steps
+        ):  # above the bars: a name beside them would leave little room for them
+            axes.annotate(step.name, (0, place - _THICK / 2), (4, 1), textcoords="offset points", va="bottom")
+        axes.set_yticks([])
         axes.invert_yaxis()
         axes.margins(x=0.12)
         axes.set_xlim(left=0)

@@ -22,23 +22,26 @@ SHAPE = {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": 4, "rate": "
 
 
 @pytest.mark.parametrize(
-    ("operation", "factor"),
+    ("operation", "factor", "count"),
     [
-        ("all-reduce", 1.75),
-        ("reduce-scatter", 0.875),
-        ("all-gather", 0.875),
-        ("all-to-all", 0.875),
-        ("broadcast", 1.0),
+        ("all-reduce", 1.75, "1,000,000"),
+        ("reduce-scatter", 0.875, "125,000"),
+        ("all-gather", 0.875, "125,000"),
+        ("all-to-all", 0.875, "125,000"),
+        ("broadcast", 1.0, "1,000,000"),
     ],
 )
-def test_bus_bandwidth_has_the_factors_of_nccl_tests(operation: Operation, factor: float) -> None:
+def test_bus_bandwidth_and_count_are_those_of_nccl_tests(
+    operation: Operation, factor: float, count: str
+) -> None:
+    """The count is the argument of the call: that of a rank's part, if ranks have parts."""
     time = CollectiveTime(operation, "ring", 8, 4_000_000, [0.001, 0.003], 0)
     assert bus_factor(operation, 8) == factor
     assert time.mean_seconds == pytest.approx(0.002)
     assert time.algorithm_bandwidth == pytest.approx(2e9)
     assert time.bus_bandwidth == pytest.approx(2e9 * factor)
     cells = dict(zip(HEADINGS, time.cells, strict=True))
-    assert (cells["size B"], cells["count"], cells["type"]) == ("4,000,000", "1,000,000", "float")
+    assert (cells["size B"], cells["count"], cells["type"]) == ("4,000,000", count, "float")
     assert (cells["time us"], cells["algbw GB/s"]) == ("2,000.00", "2.0000")
 
 

@@ -75,9 +75,14 @@ def read(about: dict[str, Any], rows: list[Row]) -> Reader:
     return reader
 
 
+def measured_cells(reader: Reader) -> list[list[str]]:
+    """Return the table of measurements, with its headings."""
+    first = next(place for place, cells in enumerate(reader.cells) if "median (ms)" in cells)
+    return reader.cells[first:]
+
+
 def test_measured_stands_beside_predicted_in_readable_units() -> None:
-    cells = read(ABOUT, ROWS).cells
-    heading, first, second = cells[:3]
+    heading, first, second = measured_cells(read(ABOUT, ROWS))[:3]
     measured = dict(zip(heading, first, strict=True))
     assert measured["algorithm"] == "in-network"
     assert measured["median (ms)"] == "2"
@@ -90,7 +95,7 @@ def test_measured_stands_beside_predicted_in_readable_units() -> None:
 def test_times_are_all_in_the_unit_of_their_medians() -> None:
     """0.9 s and 1.1 s, or nobody can compare them: 900 ms and 1,100 ms."""
     row = made([0.9, 0.9, 0.9, 0.9, 3.0]) | {"closed_form_seconds": 1.1}
-    heading, first = read({}, [row]).cells[:2]
+    heading, first = measured_cells(read({}, [row]))[:2]
     measured = dict(zip(heading, first, strict=True))
     assert (measured["median (ms)"], measured["analytical model (ms)"]) == ("900", "1,100")
     assert measured["95th percentile (ms)"] == "2,580"
@@ -103,6 +108,27 @@ def test_without_a_scenario_there_is_a_figure_if_few_settings_vary() -> None:
         made([1.0], window=64, values=64, coalescing="1 us", links={"loss": 0.1, "jitter": "1 us"}),
     ]
     assert read({}, many).tags["svg"] == 0
+
+
+def test_one_point_alone_has_no_figure() -> None:
+    assert read({}, ROWS[:1]).tags["svg"] == 0
+
+
+def test_points_are_named_by_what_tells_them_apart() -> None:
+    """The transport follows from the algorithm; the figure has the size, a number, on its axis."""
+    rows = [
+        made([0.001], **settings, size=size)
+        for settings in ({"algorithm": "in-network"}, {"algorithm": "ring", "transport": "tcp"})
+        for size in ("1 MB", "2 MB")
+    ]
+    reader = read({}, rows)
+    assert [cells[0] for cells in reader.cells[1:5]] == [
+        "in-network, vector 1 MB",
+        "in-network, vector 2 MB",
+        "ring, vector 1 MB",
+        "ring, vector 2 MB",
+    ]
+    assert ("aria-label", "time of an all-reduce, median over vector") in reader.attributes
 
 
 def test_settings_that_are_shared_program_and_commands_are_there() -> None:
@@ -205,8 +231,10 @@ def test_failures_are_told_first() -> None:
     reader = read(ABOUT, wrong)
     assert "2 points, of which 2 failed or have sums outside their bound." in "".join(reader.texts)
     assert any(row[-1] == "Stall" for row in reader.cells)
-    all_failed = read({}, wrong[1:])
-    assert "all 1 rows failed" in "".join(all_failed.texts)
+    all_failed = read(
+        {}, [failed_row(Settings.model_validate_json(one["settings"]), "Stall") for one in ROWS]
+    )
+    assert "all 2 rows failed" in "".join(all_failed.texts)
 
 
 @pytest.mark.few(1)
@@ -229,5 +257,5 @@ def test_rows_of_others_need_no_more_than_a_number() -> None:
 
 def test_settings_that_cannot_be_read_leave_the_columns() -> None:
     rows = [ROWS[0] | {"settings": "{"}, ROWS[1] | {"settings": "[]"}]
-    heading, *cells = read(ABOUT, rows).cells[:3]
+    heading, *cells = measured_cells(read(ABOUT, rows))[:3]
     assert [dict(zip(heading, row, strict=True))["algorithm"] for row in cells] == ["in-network", "ring"]

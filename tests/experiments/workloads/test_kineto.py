@@ -113,6 +113,40 @@ def test_a_gap_waits_for_a_call_that_gloo_ends_shortly_after_it(late: int, waits
 
 
 @pytest.mark.parametrize(
+    ("operator", "span", "array", "thread"),
+    [
+        ("c10d::_reduce_scatter_base_", "gloo:all_reduce", [2000], 2),
+        ("c10d::_allgather_base_", "gloo:all_gather", [1000], 2),
+        ("c10d::_reduce_scatter_base_", "fanin:_reduce_scatter_base", [], 1),
+    ],
+)
+def test_an_operator_that_waits_for_its_own_call_does_not_compute(
+    operator: str, span: str, array: list[int], thread: int
+) -> None:
+    """As FSDP does in the backward pass: from 200 to 800, but it only computes from 210 to 300 and from 750 on.
+
+    Gloo has its own threads, which copy the result.
+    """
+    dims = {"Input Dims": [[1000], [2000]], "Input type": ["float", "float"]}
+    trace = read(
+        [
+            STEP,
+            event("cpu_op", "aten::mm", 0, 200),
+            event("cpu_op", "RegisterPostBackwardFunctionBackward", 200, 600),
+            event("cpu_op", operator, 200, 10, **dims),
+            event("user_annotation", span, 205, 545, **{"Input Dims": [array], "Input type": ["float"]})
+            | {"tid": thread},
+            *([event("cpu_op", "aten::copy_", 740, 10) | {"tid": thread}] if thread == 2 else []),
+            event("cpu_op", "aten::copy_", 210, 90),
+            event("cpu_op", "aten::div_", 750, 50),
+            event("cpu_op", "aten::add_", 800, 200),
+        ]
+    )
+    assert [node.seconds for node in trace.nodes if node.seconds] == pytest.approx([200e-6, 100e-6, 250e-6])
+    assert trace.nodes[3].after == (1, 2)
+
+
+@pytest.mark.parametrize(
     ("name", "dims", "kinds", "size"),
     [
         ("allgather_", [[], [[10]]], ["", "TensorList"], 80),
@@ -135,7 +169,9 @@ def test_calls_of_the_backend_fanin_end_in_the_order_in_which_they_begin() -> No
     trace = read(
         [
             STEP,
-            event("cpu_op", "aten::mm", 0, 310),
+            event("cpu_op", "aten::mm", 0, 200),
+            event("cpu_op", "aten::mm", 201, 99),
+            event("cpu_op", "aten::mm", 301, 9),
             event("cpu_op", "c10d::allreduce_", 200, 1, **dims),
             event("user_annotation", "fanin:allreduce", 201, 299),
             event("cpu_op", "c10d::allreduce_", 300, 1, **dims),
@@ -216,7 +252,7 @@ def test_sizes_of_older_traces_are_those_of_the_annotation_that_launched_the_ker
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_recorded_training_has_its_steps_its_buckets_and_no_more_computing_than_time(rank: int) -> None:
-    """record_gloo.py has made them: 3 steps of a model whose last two layers are the first bucket."""
+    """record_training.py has made them: 3 steps of a model whose last two layers are the first bucket."""
     file = TRACES / f"gloo-rank{rank}.json.gz"
     with gzip.open(file, "rt") as text:
         trace = read_kineto(text, file.name, 9)

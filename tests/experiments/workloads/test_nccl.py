@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fanin.experiments.workloads.nccl_log import read_nccl_log
+from fanin.experiments.workloads.nccl_log import NcclLog, nccl_traces
 from fanin.experiments.workloads.nccl_tests import Calibration, read_nccl_tests
 from fanin.experiments.workloads.trace import TraceError, joined
 
@@ -26,7 +26,7 @@ def log(*calls: str) -> list[str]:
 def test_calls_of_a_log_follow_each_other_without_times() -> None:
     names = [("AllReduce", 64, 7), ("AllGather", 10, 6), ("ReduceScatter", 10, 9), ("Broadcast", 53, 0)]
     lines = log(*(CALL.format(rank, name, n, kind, 0) for name, n, kind in names for rank in (1, 0)))
-    trace = joined(read_nccl_log(lines, "nccl.log"))
+    trace = joined(nccl_traces([NcclLog(lines, "nccl.log")]))
     for nodes in trace.ranks:
         assert [node.call.text for node in nodes if node.call] == [
             "all-reduce of 256 bytes on 2 ranks",
@@ -40,8 +40,61 @@ def test_calls_of_a_log_follow_each_other_without_times() -> None:
 
 def test_sends_name_their_peer_as_root() -> None:
     lines = log(CALL.format(0, "Send", 8, 7, 1), CALL.format(1, "Recv", 8, 7, 0))
-    (key,) = joined(read_nccl_log(lines, "nccl.log")).groups
+    (key,) = joined(nccl_traces([NcclLog(lines, "nccl.log")])).groups
     assert key == ((0, 1), True)
+
+
+SPLIT = (
+    "node1:1{0}:21 [{0}] NCCL INFO ncclCommSplit comm 0xb{0} rank {1} nranks 2 cudaDev {0} parent 0xa{0} color {2} "
+    "key {1} {3}- Init {4}"
+)
+
+
+def rank_log(rank: int, name: str = "commId 0x{0}77 ") -> list[str]:
+    """Return the log of one of four ranks, of which each two share a communicator, as NCCL 2.2x writes it."""
+    pair, place = divmod(rank, 2)
+    world = f"node1:1{rank}:21 [{rank}] NCCL INFO ncclCommInitRank comm 0xa{rank} rank {rank} nranks 4 - Init COMPLETE"
+    call = (
+        "node1:1{0}:9 [{0}] NCCL INFO [{0}] {1}: opCount e sendbuff (nil) count {2} datatype 7 op 0 root {3} "
+        "comm 0x{4}{0} [nranks={5}]"
+    )
+    return [
+        world,
+        SPLIT.format(rank, place, pair, name.format(pair), "START"),
+        SPLIT.format(rank, place, pair, "", "COMPLETE"),
+        call.format(rank, "AllReduce", 1, 0, "c", 1),
+        call.format(rank, "AllReduce", 8, 0, "a", 4),
+        call.format(rank, "AllGather", 8, 0, "b", 2),
+        call.format(rank, "Recv" if place else "Send", 8, 1 - place, "b", 2),
+    ]
+
+
+def test_communicators_of_some_ranks_are_found_by_their_name_in_all_logs() -> None:
+    """A communicator of one rank sends nothing."""
+    trace = joined(nccl_traces([NcclLog(rank_log(rank), f"{rank}.log") for rank in range(4)]))
+    assert {key: [call.text for call in calls] for key, calls in trace.groups.items()} == {
+        ((0, 1, 2, 3), False): ["all-reduce of 32 bytes on 4 ranks"],
+        ((0, 1), False): ["all-gather of 64 bytes on 2 ranks"],
+        ((0, 1), True): ["a send of 32 bytes from rank 0 to rank 1"],
+        ((2, 3), False): ["all-gather of 64 bytes on 2 ranks"],
+        ((2, 3), True): ["a send of 32 bytes from rank 2 to rank 3"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("logs", "words"),
+    [
+        ([rank_log(0, "")], "0.log:6: field 'nranks': is 2 of 4 ranks; the log does not tell which"),
+        (
+            [rank_log(0)],
+            "0.log:6: field 'nranks': is 2 of 4 ranks, and the logs have 1 of them; give the log",
+        ),
+    ],
+)
+def test_unknown_ranks_of_a_communicator_are_refused(logs: list[list[str]], words: str) -> None:
+    with pytest.raises(TraceError) as error:
+        list(nccl_traces([NcclLog(lines, f"{place}.log") for place, lines in enumerate(logs)]))
+    assert words in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +119,7 @@ def test_sends_name_their_peer_as_root() -> None:
 )
 def test_wrong_lines_are_named_with_their_field(lines: list[str], words: str) -> None:
     with pytest.raises(TraceError) as error:
-        list(read_nccl_log(lines, "nccl.log"))
+        list(nccl_traces([NcclLog(lines, "nccl.log")]))
     assert words in str(error.value)
 
 

@@ -105,7 +105,12 @@ def test_ranks_that_call_different_collectives_are_refused(tmp_path: Path) -> No
             b"\x7fELF\x02\x01\x01" + bytes(range(256)) * 2,
             "program: is no trace that fanin reads; give",
         ),
-        ("trace.3.et", (TRACES / "dp.0.et").read_bytes(), "named after their ranks, such as trace.0.et"),
+        (
+            "trace.3.et",
+            (TRACES / "dp.0.et").read_bytes(),
+            "trace.3.et: the file of rank 0 is missing; files of",
+        ),
+        ("idle.0.et", b"\x03\x0a\x010\x02\x18\x01", "idle.0.et: has neither computing nor collectives"),
         ("huge.json", kineto(0, [4], world=10**6), "has 1000000 ranks, more than the 4096"),
     ],
 )
