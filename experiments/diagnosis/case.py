@@ -106,7 +106,7 @@ class Case:
     def in_each_step(self) -> NDArray[np.float64]:
         """Return the seconds for which each worker computed, [workers, steps], or in all steps, [workers, 1]."""
         assert self.computing is not None
-        known = [own for worker in self.usage.workers if (own := worker.own_seconds) is not None]
+        known = [one for worker in self.usage.workers if (one := worker.step_computing_seconds) is not None]
         return np.array(known) if known else self.computing[:, np.newaxis]
 
     @property
@@ -118,19 +118,6 @@ class Case:
     def loading(self) -> NDArray[np.float64]:
         """Return the seconds for which each worker waited for data in all steps; 0 if nobody has counted them."""
         return np.array([worker.loading_seconds or 0.0 for worker in self.usage.workers])
-
-    @cached_property
-    def stopped(self) -> Mapping[str, float]:
-        """Return for how many seconds of its all-reduces or steps each worker was stopped that had this fault."""
-        workers = self.usage.workers
-        began = np.min([one.began for one in workers], axis=0)
-        ended = np.max([one.ended for one in workers], axis=0)
-        found: defaultdict[str, float] = defaultdict(float)
-        for fault in self.settings.faults:
-            if fault.worker and fault.end is not None:
-                inside = np.minimum(ended, fault.end) - np.maximum(began, fault.at)
-                found[fault.worker] += float(np.maximum(0.0, inside).sum())
-        return found
 
     @property
     def idle(self) -> float | None:

@@ -160,8 +160,9 @@ def diagnose(row: Row, usage: Usage | None, compute: float | None = None) -> Dia
     named = sum(finding.share for finding in findings)
     rest = communication(case)
     if rest is not None and (case.idle or 0.0) - named >= IDLE:
-        # Last, since it is what the other causes leave.
-        findings.append(replace(rest, share=min(rest.share, (case.idle or 0.0) - named)))
+        # After the causes that cost much, since it is what they leave.
+        place = sum(finding.share >= IDLE for finding in findings)
+        findings.insert(place, replace(rest, share=min(rest.share, (case.idle or 0.0) - named)))
     elif not findings and case.explained < _UNEXPLAINED:
         findings.append(_unexplained(case))
     elif not findings and case.computing is None:

@@ -321,7 +321,7 @@ def _not_explained(case: Case) -> float:
     """Return the share of the time that bytes, latencies and late workers would not explain without retransmissions."""
     explained = max(case.closed_form, max(case.busy.values()) * (1 - _again(case)))
     # The prediction of a step has late workers already, but none that are stopped.
-    stopped = max(case.stopped.values(), default=0.0) / case.seconds
+    stopped = max(worker.stopped_seconds or 0.0 for worker in case.usage.workers) / case.seconds
     return max(0.0, 1 - explained - (straggler(case).share if case.computing is None else stopped))
 
 

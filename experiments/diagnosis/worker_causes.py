@@ -31,16 +31,16 @@ def straggler(case: Case) -> Finding:
 
 
 def _stopped(case: Case) -> Finding | None:
-    """Measure for how long the worker was stopped that was stopped longest, as the faults of the run list it."""
-    stopped = case.stopped
-    if not stopped:
+    """Measure for how long the worker was stopped that was stopped longest."""
+    most = max(case.usage.workers, key=lambda worker: worker.stopped_seconds or 0.0)
+    if not most.stopped_seconds:
         return None
-    host = max(stopped, key=stopped.__getitem__)
     return Finding(
         "straggler",
-        min(case.exposed, stopped[host] / case.seconds),
-        f"{host} was stopped for {1e6 * stopped[host]:,.0f} of {1e6 * case.seconds:,.0f} us, and the others waited",
-        f"find out what stops {host}; workers do not wait for the network",
+        min(case.exposed, most.stopped_seconds / case.seconds),
+        f"{most.host} was stopped for {1e6 * most.stopped_seconds:,.0f} of {1e6 * case.seconds:,.0f} us, and the "
+        "others waited",
+        f"find out what stops {most.host}; workers do not wait for the network",
     )
 
 

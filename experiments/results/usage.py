@@ -95,8 +95,9 @@ class WorkerUse:
         computing_seconds: Time of computing in all steps; None if it was not counted.
         loading_seconds: Time of waiting for data in all steps; None if it was not counted.
         own_seconds: How long it did something else before each call, after the barrier had let it go: lateness that the
-            network does not explain [all-reduces]. In training steps, how long it computed in each [steps]. None if it
-            was not counted.
+            network does not explain [all-reduces]. None if it was not counted.
+        step_computing_seconds: How long it computed in each training step [steps]; None if it was not counted.
+        stopped_seconds: For how long it was stopped by a fault, in all of them; None if it was not counted.
     """
 
     rank: int
@@ -107,6 +108,8 @@ class WorkerUse:
     computing_seconds: float | None = None
     loading_seconds: float | None = None
     own_seconds: tuple[float, ...] | None = None
+    step_computing_seconds: tuple[float, ...] | None = None
+    stopped_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +203,7 @@ def _rows(kind: type[Any], counts: Sequence[Any]) -> list[Row]:
     return [{name: getattr(one, name) for name in names} for one in counts]
 
 
-_LISTS = ("began", "ended", "own_seconds")  # of WorkerUse
+_LISTS = ("began", "ended", "own_seconds", "step_computing_seconds")  # of WorkerUse
 
 
 def spans(workers: Sequence[WorkerUse]) -> NDArray[np.float64]:

@@ -41,19 +41,27 @@ def workers_of(settings: Settings, cluster: Cluster, *, barriers: bool = True) -
         if settings.step:
             began = station.ended[::per_step]
             computing = step_computing(settings)[rank]
-            step["own_seconds"] = tuple(computing.tolist())
+            step["step_computing_seconds"] = tuple(computing.tolist())
             step["computing_seconds"] = float(computing.sum())
             waited = float(data_waits(station, per_step).sum()) if station.loaded else 0.0
             step["loading_seconds"] = settings.step.loading * settings.repetitions + waited
         else:
             released = station.ended[::per_step]
             step["own_seconds"] = tuple(call - end for call, end in zip(began, released, strict=True))
+        ended = station.ended[per_step - 1 :: per_step]
+        stops = [(fault.at, fault.end) for fault in settings.faults if fault.worker == host]
+        step["stopped_seconds"] = sum(
+            max(0.0, min(end, until) - max(call, since))
+            for call, end in zip(began, ended, strict=True)
+            for since, until in stops
+            if until is not None
+        )
         found.append(
             WorkerUse(
                 rank=rank,
                 host=host,
                 began=tuple(began),
-                ended=tuple(station.ended[per_step - 1 :: per_step]),
+                ended=tuple(ended),
                 retransmissions=station.retransmissions,
                 **step,
             )
