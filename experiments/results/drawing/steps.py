@@ -82,9 +82,8 @@ def draw_steps(steps: Sequence[MeanStep], path: Path) -> None:
             begins = [begin + width for begin, width in zip(begins, widths, strict=True)]
         unit = label[label.rindex("(") + 1 : -1]
         axes.bar_label(bars, [f"{step.seconds / factor:.4g} {unit}" for step in steps], padding=4)
-        for place, step in enumerate(
-            steps
-        ):  # above the bars: a name beside them would leave little room for them
+        # Above the bars: beside them, a name would leave little room for them.
+        for place, step in enumerate(steps):
             axes.annotate(step.name, (0, place - _THICK / 2), (4, 1), textcoords="offset points", va="bottom")
         axes.set_yticks([])
         axes.invert_yaxis()
