@@ -263,11 +263,11 @@ def test_a_worker_without_a_communicator_makes_no_call_after_an_error(service: t
 
 
 def public_calls(of: type) -> list[str]:
-    """The names of the functions that a class has for its users, but for those that end it or count a refused call."""
+    """The calls that a class has for its users: its functions, except those that are no calls of all workers."""
     return sorted(
         name
         for name, value in vars(of).items()
-        if inspect.isfunction(value) and name[0] != "_" and name not in ("close", "refuse")
+        if inspect.isfunction(value) and name[0] != "_" and name not in ("close", "join_group", "refuse")
     )
 
 
