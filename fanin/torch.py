@@ -102,12 +102,13 @@ def _create(options: Any, _backend_options: object) -> dist.ProcessGroup | dist.
             f"RANK and WORLD_SIZE, or the arguments, say rank {rank} of {size}: leave them as fanin launch sets them"
         )
     seconds = timeout.total_seconds()
+    limit = seconds if seconds < communicator.timeout else None
     if ranks and ranks != list(range(communicator.size)):
-        group = join_group(communicator, options.group_id, options.store, rank, size, seconds)
+        group = join_group(communicator, options.group_id, options.store, rank, size)
         hosts = gloo(options.store, rank, size, timeout, late=group is not None)
-        return ProcessGroup(group, hosts, owned=True) if group else hosts
+        return ProcessGroup(group, hosts, limit, owned=True) if group else hosts
     hosts = gloo(options.store, rank, size, timeout, late=True)
-    return ProcessGroup(communicator, hosts, seconds if seconds < communicator.timeout else None)
+    return ProcessGroup(communicator, hosts, limit)
 
 
 dist.Backend.register_backend("fanin", _create, extended_api=True, devices=["cpu"])

@@ -543,13 +543,12 @@ class Communicator(Closing):
         self._renumber(elastic)
         return joined is True
 
-    def join_group(self, hosts: Sequence[str], name: str, timeout: float) -> Communicator | None:
+    def join_group(self, hosts: Sequence[str], name: str) -> Communicator | None:
         """Join a group of this job's workers, which is a job of its own, once all of them have come.
 
         Args:
             hosts: The host of each of its workers, by rank in the group: all are different.
             name: Name of the group, which no other group of the job has.
-            timeout: Seconds to wait for the others, here and in every operation.
 
         Returns:
             The group's communicator; None, at all its workers, if the switches have no room for the group.
@@ -558,12 +557,12 @@ class Communicator(Closing):
             JoinError: If the others do not come in time.
         """
         job = f"{(self._job or 'job')[: MAX_NAME - len(name) - 1]}/{name}"
-        place = join_or_ring(hosts, timeout, job=job, **self._settings)
+        place = join_or_ring(hosts, self.timeout, job=job, **self._settings)
         if isinstance(place, Outsider):
             place.close()
             return None
         group = Communicator(
-            place, timeout, "preferred", self._non_finite, self._half_bits, job, self._settings
+            place, self.timeout, "preferred", self._non_finite, self._half_bits, job, self._settings
         )
         atexit.register(group.close)
         return group

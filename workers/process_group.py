@@ -194,7 +194,7 @@ def gloo(store: dist.Store, rank: int, size: int, timeout: timedelta, *, late: b
 
 
 def join_group(
-    communicator: Communicator, name: str, store: dist.Store, rank: int, size: int, timeout: float
+    communicator: Communicator, name: str, store: dist.Store, rank: int, size: int
 ) -> Communicator | None:
     """Return the communicator of a group of some ranks.
 
@@ -204,7 +204,6 @@ def join_group(
         store: A store that no other group uses.
         rank: This process's number in the group.
         size: Number of ranks.
-        timeout: Seconds to wait for the others, here and in every operation.
 
     Returns:
         The group's communicator. None, at all its ranks, if two of them are on one host, or switches have no room for
@@ -217,7 +216,7 @@ def join_group(
     hosts = [store.get(f"host of {each}").decode() for each in range(size)]
     if size == 1 or len({*hosts}) < size:
         return None
-    return communicator.join_group(hosts, name[:_LONGEST_NAME], timeout)
+    return communicator.join_group(hosts, name[:_LONGEST_NAME])
 
 
 @_uncompiled
