@@ -147,7 +147,6 @@ def join_group(join: Join) -> InNetworkAllReduce | TcpAllReduce | Gloo:
                     (here, join.port),
                     (join.switch, join.port),
                     segments=join.segments,
-                    non_finite="propagate",  # as PyTorch's backend does, and Gloo
                     recovery=Recovery(give_up=GIVE_UP),
                 )
             )

@@ -224,7 +224,7 @@ class Engine(Protocol):
 
     @property
     def quantizable(self) -> NDArray[np.bool_]:
-        """Return which blocks can be quantized of a vector that begin() has refused: [blocks]."""
+        """Return which blocks of the last vector can be quantized: [blocks]."""
 
     @property
     def factors(self) -> NDArray[np.float64]:

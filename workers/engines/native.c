@@ -89,7 +89,7 @@ SHARE_STRUCT(work,
              FIELD(x) FIELD(out) FIELD(copy) FIELD(expected) FIELD(agreement)
              FIELD(delayed) FIELD(values) FIELD(bits) FIELD(words) FIELD(call)
              FIELD(operation) FIELD(parts) FIELD(own) FIELD(part) FIELD(run) FIELD(first_run)
-             FIELD(blocks) FIELD(blocks_of_part) FIELD(lead) FIELD(announced)
+             FIELD(blocks) FIELD(blocks_of_part) FIELD(lead)
              FIELD(undecided) FIELD(missed_count) FIELD(ready_count))
 
 static uint16_t load16(const uint8_t *from)
@@ -178,6 +178,28 @@ BY_PROCESSOR static uint32_t peak_of(const float *x, int64_t count)
         peak = bits > peak ? bits : peak;
     }
     return peak;
+}
+
+/* Computes the exponents of the blocks of `x`, and returns how many blocks cannot be quantized. */
+static int64_t announce(struct work *w)
+{
+    int64_t bad = 0;
+    for (int64_t block = 0; block < w->blocks; block++) {
+        struct place place = place_of(w, block);
+        uint32_t peak = peak_of(w->x + place.first, place.count);
+        float magnitude;
+        memcpy(&magnitude, &peak, sizeof magnitude);
+        int exponent = 0;
+        double mantissa = peak < 0x7f800000 ? frexp(magnitude, &exponent) : 0;
+        exponent += mantissa > 1 - ldexp((double)w->workers, (int)-w->bits);
+        bool quantizable = peak < 0x7f800000 && exponent <= LARGEST_EXPONENT;
+        if (peak == 0 || !quantizable || exponent < SMALLEST_EXPONENT)
+            exponent = SMALLEST_EXPONENT;
+        w->e0[block] = (int8_t)exponent;
+        w->e1[block] = quantizable ? 0 : NOT_QUANTIZABLE;
+        bad += !quantizable;
+    }
+    return bad;
 }
 
 static double scale(const struct work *w, int exponent)
@@ -314,30 +336,6 @@ static void stop_timers(struct work *w, const int64_t *numbers, int64_t count, d
 static bool is_bare(const struct work *w, int64_t chunk)
 {
     return w->operation == GATHER ? !chunk : chunk < w->lead && !w->delayed;
-}
-
-/* Returns OF_SCATTER if a chunk belongs to a scatter and is not the agreement. */
-static uint8_t of_scatter(const struct work *w, int64_t chunk)
-{
-    return w->operation == SCATTER && (chunk || !is_bare(w, chunk)) ? OF_SCATTER : 0;
-}
-
-/* Computes what the chunk with a block's number announces: the block's exponent. Returns whether it can be quantized. */
-static bool announce(struct work *w, int64_t block)
-{
-    struct place place = place_of(w, block);
-    uint32_t peak = peak_of(w->x + place.first, place.count);
-    float magnitude;
-    memcpy(&magnitude, &peak, sizeof magnitude);
-    int exponent = 0;
-    double mantissa = peak < 0x7f800000 ? frexp(magnitude, &exponent) : 0;
-    exponent += mantissa > 1 - ldexp((double)w->workers, (int)-w->bits);
-    bool quantizable = peak < 0x7f800000 && exponent <= LARGEST_EXPONENT;
-    if (peak == 0 || !quantizable || exponent < SMALLEST_EXPONENT)
-        exponent = SMALLEST_EXPONENT;
-    w->e0[block] = (int8_t)exponent;
-    w->e1[block] = (quantizable ? 0 : NOT_QUANTIZABLE) | of_scatter(w, block);
-    return quantizable;
 }
 
 static uint32_t call_of(const struct work *w, int64_t chunk)
@@ -482,21 +480,17 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     w->missed_count = 0;
     /* The last B chunks announce values that change no maximum. */
     memset(w->e0 + w->blocks, SMALLEST_EXPONENT, (size_t)w->lead);
-    memset(w->e1 + w->blocks, of_scatter(w, w->blocks), (size_t)w->lead);
+    memset(w->e1 + w->blocks, 0, (size_t)w->lead);
     memset(w->accepted, 0, (size_t)(w->blocks + w->lead));
     if (w->operation == GATHER) {
         memset(w->e0, SMALLEST_EXPONENT, (size_t)w->blocks);
         memset(w->e1, 0, (size_t)w->blocks);
-        w->announced = w->blocks;
         w->progress->missing = w->progress->chunks = gathered;
     } else {
-        /* To refuse a vector, all of it has to be read first. Otherwise pack() reads a block soon before it quantizes it,
-         * so that it is still in the cache then. */
-        bool refused = false;
-        for (w->announced = 0; !propagate && w->announced < w->blocks; w->announced++)
-            refused |= !announce(w, w->announced);
-        if (refused)
+        if (announce(w) && !propagate)
             return;
+        for (int64_t chunk = is_bare(w, 0); w->operation == SCATTER && chunk < w->blocks + w->lead; chunk++)
+            w->e1[chunk] |= OF_SCATTER; /* all but the agreement */
         w->progress->missing = w->progress->chunks = w->delayed ? w->lead : w->blocks + w->lead;
     }
     open_gate(w);
@@ -518,8 +512,6 @@ struct batch pack(struct work *w, const int64_t *chunks, int64_t count, double n
         uint8_t *packet = w->packets[batch.kept_in] + place * batch.size;
         struct header *header = (struct header *)packet; /* lease is already set */
         uint32_t index = pool_index(w, number);
-        if (chunk >= w->announced && chunk < w->blocks)
-            announce(w, chunk);
         w->kept_in[place] = (uint8_t)batch.kept_in;
         header->kind = kind_of(w, chunk, type);
         store32(header->tsi, (uint32_t)number);

@@ -102,9 +102,7 @@ struct work {
     const int32_t *agreement;
     int64_t delayed, values, bits, words, call; /* words: in a packet with values */
     int64_t operation, parts, own, part, run, first_run;
-    int64_t blocks, blocks_of_part, lead;
-    int64_t announced; /* the exponents of this many first blocks were computed when it began */
-    int64_t undecided, missed_count;
+    int64_t blocks, blocks_of_part, lead, undecided, missed_count;
     int64_t ready_count;
 };
 

@@ -66,7 +66,7 @@ class Work(ctypes.Structure):
         *((name, _pointer) for name in ("x", "out", "copy", "expected", "agreement")),
         *((name, _int64) for name in ("delayed", "values", "bits", "words", "call")),
         *((name, _int64) for name in ("operation", "parts", "own", "part", "run", "first_run")),
-        *((name, _int64) for name in ("blocks", "blocks_of_part", "lead", "announced")),
+        *((name, _int64) for name in ("blocks", "blocks_of_part", "lead")),
         *((name, _int64) for name in ("undecided", "missed_count", "ready_count")),
     )
 
