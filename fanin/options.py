@@ -30,7 +30,9 @@ def _rate(text: str) -> float:
 
 def link_rate(rate: float | None, default: int) -> int | None:
     """Return the rate of links as topologies have it, in bits/s: None is unlimited. `rate` is from the option."""
-    return default if rate is None else None if math.isinf(rate) else int(rate)
+    if rate is None:
+        return default
+    return None if math.isinf(rate) else int(rate)
 
 
 def probability(text: str) -> float:

@@ -103,12 +103,12 @@ def _create(options: Any, _backend_options: object) -> dist.ProcessGroup | dist.
         )
     seconds = timeout.total_seconds()
     limit = seconds if seconds < communicator.timeout else None
-    if ranks and ranks != list(range(communicator.size)):
+    everyone = not ranks or ranks == list(range(communicator.size))
+    group: Communicator | None = communicator
+    if not everyone:
         group = join_group(communicator, options.group_id, options.store, rank, size)
-        hosts = gloo(options.store, rank, size, timeout, late=group is not None)
-        return ProcessGroup(group, hosts, limit, owned=True) if group else hosts
-    hosts = gloo(options.store, rank, size, timeout, late=True)
-    return ProcessGroup(communicator, hosts, limit)
+    hosts = gloo(options.store, rank, size, timeout, late=group is not None)
+    return ProcessGroup(group, hosts, limit, owned=not everyone) if group else hosts
 
 
 dist.Backend.register_backend("fanin", _create, extended_api=True, devices=["cpu"])

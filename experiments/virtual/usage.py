@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -50,7 +51,7 @@ def workers_of(settings: Settings, cluster: Cluster, *, barriers: bool = True) -
             step["own_seconds"] = tuple(call - end for call, end in zip(began, released, strict=True))
         ended = station.ended[per_step - 1 :: per_step]
         stops = [(fault.at, fault.end) for fault in settings.faults if fault.worker == host]
-        step["stopped_seconds"] = sum(
+        step["stopped_seconds"] = math.fsum(
             max(0.0, min(end, until) - max(call, since))
             for call, end in zip(began, ended, strict=True)
             for since, until in stops

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 def test_every_case_runs_and_is_written_down(tmp_path: Path) -> None:
     """The session checks sums and that results keep coming; BMv2 is said to be missing where it is."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "FANIN_BMV2": "nowhere/simple_switch_grpc"}
-    environment["P4SWITCH_CFLAGS"] = "-Og"  # the program is compiled anew: -O3 takes twice as long
+    environment["P4SWITCH_CFLAGS"] = "-Og"  # -O3 would take twice as long to compile
     done = subprocess.run(
         [sys.executable, str(SESSION), str(tmp_path)],
         capture_output=True,

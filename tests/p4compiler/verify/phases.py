@@ -1,4 +1,4 @@
-"""Invariants that hold after each phase, for every program. A violation is a bug of the compiler."""
+"""Invariants of all programs after each phase of the compiler. If one does not hold, the compiler has a bug."""
 
 from __future__ import annotations
 
