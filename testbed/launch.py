@@ -112,7 +112,6 @@ async def run(
         signal this is 128 plus the signal's number.
     """
     time_slices.shorten()  # like all processes of the network; this one is outside of it
-    time_slices.never_interrupt()
     if launch.output is not None:
         launch.output.mkdir(parents=True, exist_ok=True)
     ranks: list[_Rank] = []

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fanin.native import libc
-from fanin.testbed import mininet_api, patience, running, sandbox, superframes, time_slices
+from fanin.testbed import mininet_api, patience, running, sandbox, superframes
 from fanin.testbed.capture import Capture
 from fanin.testbed.preloaded import Process, start
 from fanin.testbed.running import RunningHost, RunningSwitch
@@ -209,8 +209,6 @@ class MininetNetwork:
         """Start `argv` in the namespaces of `host`, in its own session; `options` are those of preloaded.start."""
         self.topology.host(host)
         process = start(argv, self._mininet[host].pid, **options)
-        with contextlib.suppress(ProcessLookupError):  # it has ended already
-            time_slices.never_interrupt(process.pid)
         self._host_processes.append(process)
         return process
 

@@ -1,4 +1,4 @@
-"""How the kernel schedules what runs on a network: with short time slices, and so that workers interrupt no switch."""
+"""Short time slices, so that the kernel soon runs a process whose packet has arrived, even on busy cores."""
 
 from __future__ import annotations
 
@@ -46,22 +46,6 @@ def shorten() -> bool:
 def restore() -> None:
     """Ask for slices of the usual length, for this thread and all that it starts from now on."""
     _ask(0)
-
-
-def never_interrupt(process: int = 0) -> None:
-    """Let a process wake up without interrupting the one that runs on its core, also all that it starts from now on.
-
-    A switch that sends results to several workers wakes them one after the other. If each interrupted it, the others
-    would have to wait for their results (SCHED_BATCH of sched(7)). A policy other than the usual one is kept.
-
-    Args:
-        process: Number of the process; 0 is this thread.
-
-    Raises:
-        ProcessLookupError: If it has ended.
-    """
-    if os.sched_getscheduler(process) == os.SCHED_OTHER:
-        os.sched_setscheduler(process, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _ask(seconds: float) -> None:

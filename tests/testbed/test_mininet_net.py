@@ -60,23 +60,6 @@ with network:
 
 @pytest.mark.few(1)
 @pytest.mark.live
-def test_processes_on_hosts_interrupt_no_switch(run: Run) -> None:
-    said = _succeeds(
-        run,
-        """
-import os
-with network:
-    worker = network.host_popen("h1", ["sleep", "1000"])
-    (switch,) = network._switches
-    print(os.sched_getscheduler(worker.pid) == os.SCHED_BATCH)
-    print(os.sched_getscheduler(switch._process.pid) == os.SCHED_OTHER)
-""",
-    )
-    assert said.split() == ["True", "True"]
-
-
-@pytest.mark.few(1)
-@pytest.mark.live
 def test_what_a_host_sends_arrives_at_the_rate_of_its_link_at_most(run: Run) -> None:
     seen = _succeeds(
         run,

@@ -1,4 +1,4 @@
-"""How the kernel schedules what runs on a network."""
+"""Short slices for what runs on a network."""
 
 import os
 import platform
@@ -65,23 +65,3 @@ def test_a_processor_whose_system_calls_are_not_known_goes_without(monkeypatch: 
 def test_processes_of_a_network_have_them():
     said = _run("from fanin.testbed.sandbox import enter; enter(); print(time_slices.current())")
     assert (float(said) == time_slices.SECONDS) == _since_6_12()
-
-
-def test_what_interrupts_nobody_keeps_its_slices():
-    said = _run(
-        "time_slices.shorten(); before = time_slices.current(); time_slices.never_interrupt()\n"
-        "print(os.sched_getscheduler(0) == os.SCHED_BATCH, time_slices.current() == before)"
-    )
-    assert said == "True True"
-
-
-def test_a_policy_of_its_own_is_kept_where_nobody_is_interrupted():
-    policy = "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)); time_slices.never_interrupt()"
-    assert _run(policy + "; print(os.sched_getscheduler(0) == os.SCHED_IDLE)") == "True"
-
-
-def test_a_process_that_has_ended_is_named():
-    with subprocess.Popen(["true"]) as ended:
-        pass
-    with pytest.raises(ProcessLookupError):
-        time_slices.never_interrupt(ended.pid)

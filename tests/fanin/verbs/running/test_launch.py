@@ -127,15 +127,12 @@ def test_two_processes_on_each_host_know_their_places_and_sum(up, script):
 
 
 @live
-def test_processes_have_the_time_slices_of_the_network_and_interrupt_no_switch(up, script):
-    ask = (
-        "import os\nfrom fanin.testbed.time_slices import current; print(current(), os.sched_getscheduler(0))"
-    )
-    done = launch(up, script(ask))
-    said = {line.partition("] ")[2] for line in done.stdout.splitlines()}
+def test_processes_have_the_time_slices_of_the_network(up, script):
+    done = launch(up, script("from fanin.testbed.time_slices import current; print(current())"))
+    slices = {line.partition("] ")[2] for line in done.stdout.splitlines()}
     wanted = SECONDS if shorten() else current()
     restore()  # for the tests that follow in this process
-    assert said == {f"{wanted} {os.SCHED_BATCH}"}
+    assert slices == {str(wanted)}
 
 
 @live
