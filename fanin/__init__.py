@@ -52,6 +52,7 @@ def init(
     non_finite: Literal["refuse", "propagate"] = "refuse",
     deterministic: bool = False,
     half_bits: Literal[16, 32] = 32,
+    slot_share: int | None = None,
 ) -> Communicator:
     """Join the job that `fanin launch` started, and return its communicator.
 
@@ -73,6 +74,9 @@ def init(
         half_bits: Bits of the integers as which float16 travels in the network, and PyTorch's bfloat16. 16 halves the
             bytes. It is used as long as it adds no larger error than the rounding of the result to the type may: with
             up to 4 workers for float16, and 32 for bfloat16. More workers use 32 bits.
+        slot_share: The job gets at most 1/slot_share of the slots that are free at its switches, which leaves some for
+            other jobs, or 32 slots if that is more. None: as many as its links need. The number of slots that
+            `fanin launch --slots` sets has priority.
 
     Returns:
         The communicator of this process, with its rank and the size of the job.
@@ -115,13 +119,15 @@ def init(
             )
         if workers is not None and per_host > 1:
             ring = in_network != "required"
-            place: Membership = join_local(workers, local, per_host, timeout, ring=ring, **settings)
+            place: Membership = join_local(
+                workers, local, per_host, timeout, ring=ring, slot_share=slot_share, **settings
+            )
         elif least is not None:
-            place = join_elastic(workers, least, timeout, **settings)
+            place = join_elastic(workers, least, timeout, slot_share=slot_share, **settings)
         elif in_network == "required":
-            place = join(workers, timeout=timeout, give_up=timeout, **settings)
+            place = join(workers, slot_share=slot_share, timeout=timeout, give_up=timeout, **settings)
         else:
-            place = join_or_ring(workers, timeout, **settings)
+            place = join_or_ring(workers, timeout, slot_share=slot_share, **settings)
         job = os.environ.get(JOB)
         _communicator = Communicator(place, timeout, in_network, non_finite, half_bits, job, settings)
         atexit.register(_communicator.close)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["CompressionState", "allreduce_hook", "compression_hook"]
 
 
+_SLOT_SHARE = 2  # groups of some ranks, such as those of a DeviceMesh, get slots of the other half
+
+
 def allreduce_hook(
     communicator: "Communicator | None", bucket: dist.GradBucket
 ) -> torch.futures.Future[torch.Tensor]:
@@ -94,6 +97,7 @@ def _create(options: Any, _backend_options: object) -> dist.ProcessGroup | dist.
         timeout=timeout.total_seconds(),
         non_finite="propagate",
         deterministic=torch.are_deterministic_algorithms_enabled(),
+        slot_share=_SLOT_SHARE,
     )
     ranks = list(options.global_ranks_in_group)
     if not ranks and (rank, size) != (communicator.rank, communicator.size):

@@ -15,6 +15,7 @@ from fanin.topologies.model import Topology
 from fanin.workers import Recovery
 from fanin.workers.recovery import Pace
 
+_LEAST_SHARE = 32  # slots of a job that asks for a share of the free ones: with fewer, links idle
 _FIRST_TCP_PORT = 28500  # below torchrun's ports, and below those that the kernel gives to connections
 
 
@@ -86,12 +87,14 @@ class NetworkJob:
     async def grant(self) -> None:
         """Get a lease with as many slots as requested, or as suit the network's pace.
 
+        If it requests a share of the free slots, it gets no more than that, but 32 even if its share is smaller.
+
         Raises:
             NoRoomError: Other jobs have the slots.
             ControllerError: The job cannot be placed, or a switch refuses.
         """
         jobs, hosts = self._jobs, self._request.hosts
-        slots = jobs.pace.window if self._request.slots is None else self._request.slots
+        slots = self._slots()
         place = jobs.budget.take(hosts, slots)
         try:
             self.granted = await jobs.controller.grant(hosts, place.job.udp_port, place.job.base, slots)
@@ -99,6 +102,14 @@ class NetworkJob:
             jobs.budget.give_back(place)
             raise
         self._place = place
+
+    def _slots(self) -> int:
+        if self._request.slots is not None:
+            return self._request.slots
+        window, share = self._jobs.pace.window, self._request.slot_share
+        if share is None:
+            return window
+        return min(window, max(_LEAST_SHARE, self._jobs.budget.most(self._request.hosts) // share))
 
     def assignment(self, name: str) -> Mapping[str, Any]:
         """Return the rank of the worker on the host `name`, the addresses of all ranks, and its InNetworkConfig."""

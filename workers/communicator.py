@@ -45,6 +45,8 @@ from fanin.workers.values import quantization
 from fanin.workers.values.compressed import Compressed
 from fanin.workers.values.compression import Compression
 
+# A quarter: a mesh of two by two, in which a leaf's switch may need slots for three groups, leaves some for others.
+_SHARE_OF_GROUP = 4
 _NEWS_SECONDS = 1.0  # until it is known whether a peer that closed its connection has ended
 
 NonFinite = Literal["refuse", "propagate"]
@@ -557,7 +559,7 @@ class Communicator(Closing):
             JoinError: If the others do not come in time.
         """
         job = f"{(self._job or 'job')[: MAX_NAME - len(name) - 1]}/{name}"
-        place = join_or_ring(hosts, self.timeout, job=job, **self._settings)
+        place = join_or_ring(hosts, self.timeout, job=job, slot_share=_SHARE_OF_GROUP, **self._settings)
         if isinstance(place, Outsider):
             place.close()
             return None

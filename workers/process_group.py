@@ -39,8 +39,9 @@ _Class = TypeVar("_Class")
 
 # Not a dict: looking up one of PyTorch's operations in it takes a microsecond.
 _SUM: Any = dist.ReduceOp.SUM
+_MEAN: Any = dist.ReduceOp.AVG
 _OTHERS: tuple[tuple[Any, Operation], ...] = (
-    (dist.ReduceOp.AVG, "mean"),
+    (_MEAN, "mean"),
     (dist.ReduceOp.MAX, "max"),
     (dist.ReduceOp.MIN, "min"),
 )
@@ -149,7 +150,11 @@ class Work(dist.Work):
 
 @collective
 def allreduce(
-    communicator: Communicator, tensors: Tensors, op: Operation, compression: Compression | None = None
+    communicator: Communicator,
+    tensors: Tensors,
+    op: Operation,
+    compression: Compression | None = None,
+    finish: Callable[[], None] = lambda: None,
 ) -> Work:
     """Begin to all-reduce tensors in place; those of one type travel as one vector.
 
@@ -158,6 +163,7 @@ def allreduce(
         tensors: The tensors.
         op: The reduction operation.
         compression: How to compress what is sent. None does not compress.
+        finish: Called when the result is in the tensors.
 
     Raises:
         RefusedError: If the tensors have no values in memory, or numbers that have no such reduction.
@@ -166,7 +172,12 @@ def allreduce(
     arrays, copies = _arrays(tensors)
     bits = None if compression else _integer_bits(communicator, tensors)
     handle = communicator.allreduce(arrays, op, out=arrays, bits=bits, compression=compression, async_op=True)
-    return Work("allreduce_", communicator.calls, [handle], tensors, lambda: _put_back(copies))
+
+    def put_back() -> None:
+        _put_back(copies)
+        finish()
+
+    return Work("allreduce_", communicator.calls, [handle], tensors, put_back)
 
 
 def gloo(store: dist.Store, rank: int, size: int, timeout: timedelta, *, late: bool) -> dist.ProcessGroupGloo:
@@ -280,8 +291,9 @@ class ProcessGroup(dist.ProcessGroup):
         op = _operation(opts, tensors)
         if op is None:
             return self._on_hosts("allreduce", tensors, opts)
+        divide = partial(self._divide, opts, tensors)
         if opts.asyncOp or self._limit is not None:
-            work = self._limited(allreduce(self._communicator, tensors, op))
+            work = self._limited(allreduce(self._communicator, tensors, op, finish=divide))
             if opts.asyncOp:
                 return work
             work.wait()
@@ -291,6 +303,7 @@ class ProcessGroup(dist.ProcessGroup):
                 self._allreduce_now(tensors, op)
         else:
             self._allreduce_now(tensors, op)
+        divide()
         return None
 
     def _allreduce_now(self, tensors: Tensors, op: Operation) -> None:
@@ -342,9 +355,13 @@ class ProcessGroup(dist.ProcessGroup):
         arrays, copies = _arrays(tensors)
         out = arrays if root else None
         handle = self._communicator.reduce(arrays, opts.rootRank, op, out=out, async_op=True)
-        return self._limited(
-            Work("reduce_", self.calls, [handle], tensors, lambda: _put_back(copies) if root else None)
-        )
+
+        def finish() -> None:
+            if root:
+                _put_back(copies)
+                self._divide(opts, tensors)
+
+        return self._limited(Work("reduce_", self.calls, [handle], tensors, finish))
 
     @collective
     def broadcast(self, tensors: Tensors, opts: Any = _BROADCAST) -> Work:
@@ -426,7 +443,7 @@ class ProcessGroup(dist.ProcessGroup):
                 handles.append(self._communicator.reduce_scatter(whole, op, async_op=True))
             else:
                 handles.append(self._communicator.allreduce(arrays, op, async_op=True))
-        return self._scattered(outputs, inputs, handles)
+        return self._scattered(outputs, inputs, handles, opts)
 
     @collective
     def reduce_scatter_single(
@@ -451,7 +468,7 @@ class ProcessGroup(dist.ProcessGroup):
             _check_fit(tensor, output, self._communicator.size)
         arrays = [_numbers(tensor) for tensor in inputs]
         handles = [self._communicator.reduce_scatter(array, op, async_op=True) for array in arrays]
-        return self._scattered(outputs, inputs, handles)
+        return self._scattered(outputs, inputs, handles, opts)
 
     def _gather(self, inputs: Tensors, outputs: Sequence[Any], place: Callable[[Array, Any], None]) -> Work:
         arrays = [flattened(_bits(tensor)) for tensor in inputs]
@@ -464,13 +481,16 @@ class ProcessGroup(dist.ProcessGroup):
         whole = [*inputs] * self._communicator.size
         return self._limited(Work("_allgather_base_", self.calls, handles, outputs, finish, whole))
 
-    def _scattered(self, outputs: Tensors, inputs: Sequence[Any], handles: Sequence[Handle[Any]]) -> Work:
+    def _scattered(
+        self, outputs: Tensors, inputs: Sequence[Any], handles: Sequence[Handle[Any]], opts: Any
+    ) -> Work:
         """Return the operation that puts this rank's results into `outputs`.
 
         Args:
             outputs: The tensors of the result.
             inputs: What is reduced.
             handles: Operations that have this rank's result, or the results of all ranks as a list.
+            opts: PyTorch's options, with the reduction.
         """
         rank = self._communicator.rank
 
@@ -478,10 +498,17 @@ class ProcessGroup(dist.ProcessGroup):
             for handle, output in zip(handles, outputs, strict=True):
                 result = handle.wait()
                 _round(result[rank] if isinstance(result, list) else result, output)
+            self._divide(opts, outputs)
 
         return self._limited(
             Work("_reduce_scatter_base_", self.calls, handles, outputs, finish, whole=inputs)
         )
+
+    def _divide(self, opts: Any, tensors: Tensors) -> None:
+        """Make means of sums of integers, if means are asked for; round them toward zero, as NCCL does."""
+        if not tensors[0].dtype.is_floating_point and opts.reduceOp == _MEAN:
+            for tensor in tensors:
+                tensor.div_(self._communicator.size, rounding_mode="trunc")
 
     def _limited(self, work: Work) -> Work:
         """Return the operation with the time limit of this group."""
@@ -591,7 +618,10 @@ def _recorded(name: str, tensors: Tensors) -> profiler.record_function:
 
 
 def _operation(opts: Any, tensors: Tensors) -> Operation | None:
-    """Return the communicator's name of a reduction; None if only Gloo has it for these tensors."""
+    """Return the communicator's name of a reduction; None if only Gloo has it for these tensors.
+
+    That of a mean of integers is "sum": ProcessGroup._divide() makes the mean.
+    """
     asked, dtype = opts.reduceOp, tensors[0].dtype
     if dtype is torch.bool or dtype.is_complex or tensors[0].is_sparse:
         return None
@@ -599,9 +629,11 @@ def _operation(opts: Any, tensors: Tensors) -> Operation | None:
         return "sum"
     for operation, name in _OTHERS:
         if asked == operation:
-            if name == "mean" and not dtype.is_floating_point:
-                raise RefusedError(f"there is no mean of {dtype}: sum the tensors, and divide the sum")
-            return name
+            if name != "mean":
+                return name
+            if len({tensor.dtype.is_floating_point for tensor in tensors}) > 1:
+                raise RefusedError("means of integers and of floating-point numbers need a call each")
+            return "mean" if dtype.is_floating_point else "sum"
     return None
 
 

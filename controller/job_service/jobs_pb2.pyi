@@ -73,7 +73,7 @@ class Failed(_message.Message):
     def __init__(self, call: _Optional[int] = ..., what: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
 
 class JoinRequest(_message.Message):
-    __slots__ = ("host", "process", "count", "names", "job", "slots", "ring", "min_workers", "per_host", "local")
+    __slots__ = ("host", "process", "count", "names", "job", "slots", "ring", "min_workers", "per_host", "local", "slot_share")
     HOST_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -84,6 +84,7 @@ class JoinRequest(_message.Message):
     MIN_WORKERS_FIELD_NUMBER: _ClassVar[int]
     PER_HOST_FIELD_NUMBER: _ClassVar[int]
     LOCAL_FIELD_NUMBER: _ClassVar[int]
+    SLOT_SHARE_FIELD_NUMBER: _ClassVar[int]
     host: str
     process: int
     count: int
@@ -94,7 +95,8 @@ class JoinRequest(_message.Message):
     min_workers: int
     per_host: int
     local: int
-    def __init__(self, host: _Optional[str] = ..., process: _Optional[int] = ..., count: _Optional[int] = ..., names: _Optional[_Union[HostNames, _Mapping]] = ..., job: _Optional[str] = ..., slots: _Optional[int] = ..., ring: _Optional[bool] = ..., min_workers: _Optional[int] = ..., per_host: _Optional[int] = ..., local: _Optional[int] = ...) -> None: ...
+    slot_share: int
+    def __init__(self, host: _Optional[str] = ..., process: _Optional[int] = ..., count: _Optional[int] = ..., names: _Optional[_Union[HostNames, _Mapping]] = ..., job: _Optional[str] = ..., slots: _Optional[int] = ..., ring: _Optional[bool] = ..., min_workers: _Optional[int] = ..., per_host: _Optional[int] = ..., local: _Optional[int] = ..., slot_share: _Optional[int] = ...) -> None: ...
 
 class HostNames(_message.Message):
     __slots__ = ("names",)

@@ -1,6 +1,6 @@
 """The parts of a network that its jobs hold: slots at each switch, and UDP ports on each host."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fanin.controller.errors import ControllerError
@@ -60,21 +60,24 @@ class Budget:
             NoRoomError: If there is no place now.
             ControllerError: If there can never be one.
         """
-        free_ports = self._free_ports(hosts)
-        # A tree depends on the port, by which jobs spread over roots.
-        trees = [
-            self._planner.aggregation_tree(self.network, Job(1, tuple(hosts), port, 0, slots))
-            for port in free_ports
-        ]
-        trees.sort(key=lambda tree: self.held(tree.root.switch))
+        trees = self._trees(hosts, slots)
         for tree in trees:
-            switches = [part.switch for part in tree.aggregators]
-            if (base := self._first_base(switches, slots)) is not None:
-                place = SlotAllocation(replace(tree, job=replace(tree.job, base=base)))
-                self._slots.add(place)
-                self._ports.add(place)
-                return place
+            for free in self._gaps(tree):
+                if len(free) >= slots:
+                    place = SlotAllocation(replace(tree, job=replace(tree.job, base=free.start)))
+                    self._slots.add(place)
+                    self._ports.add(place)
+                    return place
         raise NoRoomError(self._shortage([part.switch for part in trees[0].aggregators], slots))
+
+    def most(self, hosts: Sequence[str]) -> int:
+        """Return how many slots take() can reserve for these hosts now.
+
+        Raises:
+            NoRoomError: If the hosts have no free port in common.
+            ControllerError: If there can never be a place.
+        """
+        return max(len(free) for tree in self._trees(hosts, 1) for free in self._gaps(tree))
 
     def give_back_slots(self, place: SlotAllocation) -> None:
         """Free the slots, since the lease is withdrawn. May be called twice."""
@@ -89,6 +92,15 @@ class Budget:
         """Return how many of the switch's slots are in use."""
         return sum(len(place.slots_at(switch)) for place in self._slots)
 
+    def _trees(self, hosts: Sequence[str], slots: int) -> list[Tree]:
+        """Return the possible trees of a job, the one whose root has most slots free first."""
+        # A tree depends on the port, by which jobs spread over roots.
+        trees = [
+            self._planner.aggregation_tree(self.network, Job(1, tuple(hosts), port, 0, slots))
+            for port in self._free_ports(hosts)
+        ]
+        return sorted(trees, key=lambda tree: self.held(tree.root.switch))
+
     def _free_ports(self, hosts: Sequence[str]) -> Sequence[int]:
         of_host = {
             host: {place.job.udp_port for place in self._ports if host in place.job.hosts} for host in hosts
@@ -102,18 +114,14 @@ class Budget:
             f"uses {len(of_host[busiest])} for other jobs"
         )
 
-    def _first_base(self, switches: Iterable[str], slots: int) -> int | None:
-        base = 0
-        for taken in self._ranges(switches):
-            if base + slots <= taken.start:
-                break
+    def _gaps(self, tree: Tree) -> Sequence[range]:
+        """Return the ranges of slots that are free at all switches of a tree, in order; some may be empty."""
+        found = (place.slots_at(part.switch) for part in tree.aggregators for place in self._slots)
+        gaps, base = [], 0
+        for taken in sorted((taken for taken in found if taken), key=lambda taken: taken.start):
+            gaps.append(range(base, taken.start))
             base = max(base, taken.stop)
-        return base if base + slots <= SLOTS else None
-
-    def _ranges(self, switches: Iterable[str]) -> Sequence[range]:
-        """Return the slots that are in use at any of the switches, in order."""
-        found = (place.slots_at(switch) for switch in switches for place in self._slots)
-        return sorted((taken for taken in found if taken), key=lambda taken: taken.start)
+        return [*gaps, range(base, SLOTS)]
 
     def _shortage(self, switches: Sequence[str], slots: int) -> str:
         fullest = max(switches, key=self.held)

@@ -32,6 +32,7 @@ class JobRequest:
             A job with groups always uses the ring when it has no lease.
         per_host: Number of workers on each host. The first one of a host takes part in the lease; the ranks of a host
             follow each other.
+        slot_share: If `slots` is None, the job gets at most 1/slot_share of the slots that are free. None: no limit.
     """
 
     hosts: tuple[str, ...]
@@ -40,13 +41,15 @@ class JobRequest:
     ring: bool = False
     min_workers: int | None = None
     per_host: int = 1
+    slot_share: int | None = None
 
     def __str__(self) -> str:
         slots = "" if self.slots is None else f" with {self.slots} slots"
+        share = "" if self.slot_share is None else f" with at most 1/{self.slot_share} of the free slots"
         ring = ", using the ring if needed" if self.ring else ""
         least = "" if self.min_workers is None else f", at least {self.min_workers} of them"
         each = "" if self.per_host == 1 else f", {self.per_host} workers on each"
-        return f"{', '.join(self.hosts)}{each}{slots}{ring}{least}"
+        return f"{', '.join(self.hosts)}{each}{slots}{share}{ring}{least}"
 
 
 class JobLease(Protocol):

@@ -135,12 +135,16 @@ if rank == 0:
 """
 
 
+# At leaf1, the group of all ranks has 128 or 496 slots. Each other group gets at most a quarter of those left over.
 @pytest.mark.live
-def test_groups_of_some_ranks_have_leases_as_long_as_there_are_slots_and_otherwise_gloo(script, tmp_path):
-    with Up(tmp_path, "--workers", "4", "--leaves", "2", "--spines", "1") as network:
+@pytest.mark.parametrize(("rate", "leases"), [("100 Mb/s", 8), ("1 Gb/s", 5)])
+def test_groups_of_some_ranks_have_leases_as_long_as_there_are_slots_and_otherwise_gloo(
+    script, tmp_path, rate, leases
+):
+    with Up(tmp_path, "--workers", "4", "--leaves", "2", "--spines", "1", "--rate", rate) as network:
         done = launch(network, script(GROUPS))
     assert done.returncode == 0, done.stderr
-    leased = [True] * 4 + [False] * 6  # of eight times 128 slots at leaf1, four were taken before
+    leased = [True] * leases + [False] * (10 - leases)
     assert done.stdout.splitlines() == [f"[0] [True, True] {leased} True"]
 
 

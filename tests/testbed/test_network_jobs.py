@@ -1,7 +1,7 @@
 """The grants to those who join a network: places of their own, and all that a worker needs to begin."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -94,6 +94,34 @@ def test_a_job_gets_the_slots_that_it_asks_for() -> None:
     controller = FakeController()
     job = grant(grants(controller), "h1", "h2", slots=16)
     assert controller.in_force[0].slots == job.assignment("h2")["config"]["lease"]["window"] == 16
+
+
+@pytest.mark.parametrize(
+    ("window", "first", "others"),
+    [
+        (992, 512, [128, 96, 72, 54, 40, 32, 32, 32]),
+        (496, 496, [132, 99, 74, 55, 42, 32, 32, 32]),
+        (128, 128, [128, 128, 128, 128, 96, 72, 54, 40]),
+        (16, 16, [16] * 8),
+    ],
+)
+def test_a_share_of_the_free_slots_leaves_some_for_further_jobs(
+    window: int, first: int, others: list[int]
+) -> None:
+    controller = FakeController()
+    jobs = grants(controller, replace(PACE, window=window))
+    for share in (2, *[4] * len(others)):
+        asyncio.run(jobs.open(JobRequest(("h1", "h2"), slot_share=share)).grant())
+    assert [job.slots for job in controller.in_force] == [first, *others]
+
+
+def test_a_job_with_a_share_gets_the_slots_that_it_asks_for_and_waits_when_few_are_left() -> None:
+    controller = FakeController()
+    jobs = grants(controller)
+    asyncio.run(jobs.open(JobRequest(("h1",), slots=1000, slot_share=4)).grant())
+    assert controller.in_force[0].slots == 1000
+    with pytest.raises(NoRoomError, match="leaf1 has 24 of 1,024 slots free; the job needs 32"):
+        asyncio.run(jobs.open(JobRequest(("h2",), slot_share=4)).grant())
 
 
 @pytest.mark.parametrize("when", ["grant", "withdraw"])

@@ -118,6 +118,40 @@ def test_other_reductions(comms: list[Communicator], op: str, dtype: Any) -> Non
         close(x, expected)
 
 
+def average(options: Any) -> Any:
+    options.reduceOp = dist.ReduceOp.AVG
+    return options
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_means_of_integers_are_rounded_toward_zero_as_by_nccl(comms: list[Communicator], dtype: Any) -> None:
+    def do(comm: Communicator) -> list[Any]:
+        group = ProcessGroup(comm)
+        values = (
+            torch.tensor([1, 2, 5, 7, 8, 9]) if dtype is torch.uint8 else torch.tensor([-5, 0, 5, -7, 8, 9])
+        )
+        x = (values + comm.rank).to(dtype)
+        now, later, at_root, part, parts = x.clone(), x.clone(), x.clone(), x[:2].clone(), x[:2].clone()
+        with_gaps = torch.stack([x, x]).T[:, 0]
+        dist.all_reduce(now, dist.ReduceOp.AVG, group=group)
+        dist.all_reduce(later, dist.ReduceOp.AVG, group=group, async_op=True).wait()
+        dist.all_reduce(with_gaps, dist.ReduceOp.AVG, group=group)
+        group.reduce([at_root], average(root_of(1, dist.ReduceOptions()))).wait()
+        dist.reduce_scatter_single(part, x, dist.ReduceOp.AVG, group=group)
+        dist.reduce_scatter(parts, list(x.clone().chunk(N)), dist.ReduceOp.AVG, group=group)
+        return [x, now, later, with_gaps, at_root, part, parts]
+
+    results = everywhere(comms, do)
+    total = torch.stack([x for x, *_ in results]).long().sum(0)
+    mean = total.div(N, rounding_mode="trunc").to(dtype)
+    for rank, (x, now, later, with_gaps, at_root, part, parts) in enumerate(results):
+        for found in (now, later, with_gaps):
+            assert torch.equal(found, mean)
+        assert torch.equal(at_root, mean if rank == 1 else x)
+        assert torch.equal(part, mean.chunk(N)[rank])
+        assert torch.equal(parts, mean.chunk(N)[rank])
+
+
 @pytest.mark.filterwarnings("ignore:.*all_reduce_coalesced.*:FutureWarning")
 def test_tensors_with_gaps_those_with_gradients_and_several_at_once(comms: list[Communicator]) -> None:
     def do(comm: Communicator) -> list[Any]:
@@ -299,7 +333,12 @@ REFUSED: list[tuple[Callable[[Any], object], str]] = [
         "dense tensors with values, not torch._mkldnn on cpu",
     ),
     (lambda group: dist.all_reduce(torch._neg_view(ones(3)), group=group), "negative or conjugate bit"),
-    (lambda group: dist.all_reduce(ones(3, dtype=torch.int64), dist.ReduceOp.AVG, group=group), "no mean"),
+    (
+        lambda group: group.allreduce_coalesced(
+            [ones(3), ones(3, dtype=torch.int64)], average(dist.AllreduceOptions())
+        ),
+        "means of integers and of floating-point numbers",
+    ),
     (lambda group: dist.all_reduce(ones(3, dtype=torch.float8_e5m2), group=group), "no torch.float8_e5m2"),
     (lambda group: group.reduce([ones(3)], root_of(7, dist.ReduceOptions())), "from 0 to 2, not 7"),
     (lambda group: group.broadcast([ones(3)], root_of(-1, dist.BroadcastOptions())), "from 0 to 2, not -1"),

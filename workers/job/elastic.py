@@ -349,19 +349,29 @@ class Elastic:
             timeout = 0.0
 
 
-def join_elastic(workers: int | None, min_workers: int, timeout: float, **settings: Any) -> Elastic:
+def join_elastic(
+    workers: int | None, min_workers: int, timeout: float, *, slot_share: int | None = None, **settings: Any
+) -> Elastic:
     """Join a job that continues as long as enough workers are left, and return this host's part.
 
     Args:
         workers: Number of hosts. None: all of them.
         min_workers: The job continues as long as this many workers are left.
         timeout: Seconds to wait for other workers.
+        slot_share: See fanin.init().
         **settings: See membership.join().
 
     Raises:
         JoinError: See membership.join().
     """
-    asked = {"hosts": workers, "job": None, "slots": None, "ring": True, "min_workers": min_workers}
+    asked = {
+        "hosts": workers,
+        "job": None,
+        "slots": None,
+        "slot_share": slot_share,
+        "ring": True,
+        "min_workers": min_workers,
+    }
     service, assignment = ask(asked, timeout)
     try:
         refuse_other_protocols(assignment, "a job with min_workers")

@@ -500,7 +500,14 @@ def place_on_host(workers: int | None) -> tuple[int, int]:
 
 
 def join_local(
-    workers: int, local: int, per_host: int, timeout: float, *, ring: bool, **settings: Any
+    workers: int,
+    local: int,
+    per_host: int,
+    timeout: float,
+    *,
+    ring: bool,
+    slot_share: int | None = None,
+    **settings: Any,
 ) -> LocalMember:
     """Join a job with several workers on each host, once all have come.
 
@@ -510,6 +517,7 @@ def join_local(
         per_host: Number of workers on each host.
         timeout: Seconds to wait for the others, here and in every operation.
         ring: Whether the job continues with the ring if it gets no lease, or loses it.
+        slot_share: See fanin.init().
         **settings: Fields of InNetworkConfig, which replace those that suit the network.
 
     Raises:
@@ -517,8 +525,16 @@ def join_local(
     """
     listener = listen(local_address(os.getpid())) if local == 0 else None
     try:
-        asked = {"hosts": workers // per_host, "job": None, "slots": None, "ring": ring}
-        service, assignment = ask({**asked, "per_host": per_host, "local": local}, timeout)
+        asked = {
+            "hosts": workers // per_host,
+            "job": None,
+            "slots": None,
+            "slot_share": slot_share,
+            "ring": ring,
+            "per_host": per_host,
+            "local": local,
+        }
+        service, assignment = ask(asked, timeout)
         refuse_other_protocols(assignment, "a job with several workers on a host")
         rank = int(assignment["rank"])
         if assignment["config"] is None:

@@ -449,6 +449,7 @@ def join(
     *,
     job: str | None = None,
     slots: int | None = None,
+    slot_share: int | None = None,
     timeout: float | None = None,
     give_up: float | None = None,
     **settings: Any,
@@ -461,6 +462,7 @@ def join(
             at a time.
         slots: Number of slots in each of the job's switches. None uses FANIN_SLOTS of the environment, or as many as
             suit the network. If other jobs have the slots, the job waits in a queue.
+        slot_share: See fanin.init().
         timeout: Seconds to wait for the other workers, and in the queue. None waits indefinitely.
         give_up: Seconds without anything new after which an all-reduce fails. None uses a time that suits the network.
         **settings: Fields of InNetworkConfig, which replace those that suit the network.
@@ -472,16 +474,23 @@ def join(
         "hosts": hosts if hosts is None or isinstance(hosts, int) else list(hosts),
         "job": job,
         "slots": slots,
+        "slot_share": slot_share,
     }
     service, assignment = ask({**asked, "ring": False}, timeout)
     return member_of(service, assignment, give_up, settings, ring=False)
 
 
 def join_or_ring(
-    hosts: Sequence[str] | int | None, timeout: float, *, job: str | None = None, **settings: Any
+    hosts: Sequence[str] | int | None,
+    timeout: float,
+    *,
+    job: str | None = None,
+    slot_share: int | None = None,
+    **settings: Any,
 ) -> Member | Outsider:
     """Join a job that continues with the ring if it gets no lease, instead of waiting in a queue; see join()."""
-    service, assignment = ask({"hosts": hosts, "job": job, "slots": None, "ring": True}, timeout)
+    asked = {"hosts": hosts, "job": job, "slots": None, "slot_share": slot_share, "ring": True}
+    service, assignment = ask(asked, timeout)
     if assignment["config"] is None:
         why = f"no lease: {assignment['refused']}"
         return Outsider(assignment["rank"], addresses_of(assignment), why, service)

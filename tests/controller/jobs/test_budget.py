@@ -63,6 +63,19 @@ def test_slots_that_do_not_hang_together_are_no_room() -> None:
     assert budget.take(LEFT, 256).job.base == 0
 
 
+def test_the_most_that_a_job_can_get_is_free_at_all_its_switches_in_one_range() -> None:
+    budget = Budget(NETWORK)
+    assert budget.most(LEFT) == SLOTS
+    places = [budget.take(hosts, slots) for hosts, slots in ((LEFT, 100), (RIGHT, 300), (LEFT, 500))]
+    assert [budget.most(hosts) for hosts in (LEFT, RIGHT, ACROSS)] == [424, 724, 424]
+    budget.give_back(places[0])
+    assert [budget.most(hosts) for hosts in (LEFT, ACROSS)] == [424, 424]
+    budget.give_back(places[2])
+    assert [budget.most(hosts) for hosts in (LEFT, ACROSS)] == [SLOTS, 724]
+    assert budget.take(ACROSS, 724).job.base == 300
+    assert [budget.most(hosts) for hosts in (LEFT, RIGHT)] == [300, 0]
+
+
 def test_a_port_is_one_job_s_on_a_host_until_its_workers_have_ended() -> None:
     budget = Budget(NETWORK)
     places = [budget.take(("h1",), 1) for _ in range(16)]

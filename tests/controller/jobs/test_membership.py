@@ -299,6 +299,11 @@ def test_a_worker_that_talks_nonsense_has_ended(service: With, line: bytes) -> N
         ),
         (b'{"host": "h1", "process": 1, "hosts": 1, "local": 1}', "local: is 1, must be from 0 to 0"),
         (
+            b'{"host": "h1", "process": 1, "hosts": 1, "slot_share": 0}',
+            "slot_share: is 0, must be a number from 1",
+        ),
+        (b'{"host": "h1", "process": 1, "hosts": 1, "slot_share": true}', "slot_share: is true, must be"),
+        (
             b'{"host": "h1", "process": 1, "hosts": 2, "per_host": 2, "ring": true, "min_workers": 1}',
             "min_workers: a job that continues without workers has one on each host",
         ),

@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import tempfile
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,34 @@ def test_two_programs_at_once_share_hosts_and_switches(up, script):
         first.stdin.close()
         assert first.stdout.read() == "[0] 300.0\n"
     assert first.returncode == 0
+
+
+@live
+@pytest.mark.parametrize(
+    ("options", "argument"),
+    [((), ""), (("--min-workers", "1"), ""), (("--per-host", "2"), ""), ((), ", in_network='required'")],
+)
+def test_a_job_may_leave_slots_for_others(up, script, fanin, options, argument):
+    path = script(f"""
+import fanin
+comm = fanin.init(slot_share=16{argument})
+if not comm.rank:
+    print(input())
+comm.barrier()
+""")
+    with up.fanin("launch", *options, path, stdin=subprocess.PIPE) as job:
+        assert job.stdin is not None
+        assert job.stdout is not None
+        deadline = time.monotonic() + TIMEOUT
+        slots = None
+        while slots is None and time.monotonic() < deadline:
+            for found in fanin("jobs", "--json", **up.environment).stdout.splitlines():
+                slots = json.loads(found)["slots"]
+        assert slots == [0, 63]
+        job.stdin.write("ends\n")
+        job.stdin.close()
+        assert job.stdout.read() == "[0] ends\n"
+    assert job.returncode == 0
 
 
 @live
