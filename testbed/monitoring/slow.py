@@ -58,6 +58,7 @@ _LOUDEST = 3  # senders that are named
 _WORTH = 0.2  # share of the time that more overlap must save to be worth a change
 _OVERLAPPED = 0.25  # share of the time in which data moves that must be hidden, or there is no overlap
 _MANY = 4  # calls in a step from which they are buckets
+_SMALL = 16 * 1024  # bytes up to which a call takes hardly longer than one of a packet
 _FEW = 3  # calls, fewer of which show nothing
 
 
@@ -273,7 +274,7 @@ class _Causes:
             f"the others wait for rank {worst.rank} on {worst.host}",
             f"{who} came last in {came}, while the others waited{waits}",
             f"find out what {worst.host} {'waits for' if waits else 'does'} between its calls "
-            f"({'its data, a disk, a GPU' if waits else 'more work, another process, a slower processor'})"
+            f"({'its data, a disk, a GPU' if waits else 'more work, garbage collection, another process, a slower processor'})"
             + ("; the network is not the limit" if alone else ""),
         )
 
@@ -426,16 +427,26 @@ class _Causes:
 
     def _small_calls(self, processors: float | None) -> SlowCause:
         """Return what limits calls that fill no link: their number, this machine, or latencies."""
-        each = 1e3 * self.moving * self.seconds / self.calls
+        each = self.moving * self.seconds / self.calls
         # The rarest call is taken to be made once in a step.
         in_a_step = self.calls / min(group.count for group in self.groups)
+        limited = processors is not None and processors >= _BUSY
         busy = "" if processors is None else f", and this machine's processors for {processors:.0%}"
-        evidence = f"a call takes {each:,.3g} ms after the last worker has come, but {self._fullest()}{busy}"
+        evidence = (
+            f"a call takes {1e3 * each:,.3g} ms after the last worker has come, but {self._fullest()}{busy}"
+        )
         larger = "make fewer and larger calls (DDP: raise bucket_cap_mb; fanin: pass a list of arrays)"
+        carried = each * max((link.moving * link.rate / 8 for link in self.links), default=0.0)
+        many = ""
         if in_a_step >= _MANY:
-            many = f"there are about {in_a_step:.0f} calls in a step; {evidence}"
-            return SlowCause("small buckets", self.moving, "many small calls are made", many, larger)
-        if processors is not None and processors >= _BUSY:
+            many = f"there are about {in_a_step:.0f} calls in a step"
+        elif limited and 0 < carried <= _SMALL:  # what keeps the processors busy is the number of calls
+            often = f"{self.calls / self.seconds:,.0f} calls in a second"
+            many = f"there are {often}, with about {carried / 1e3:,.3g} kB each"
+        if many:
+            headline = "many small calls are made"
+            return SlowCause("small buckets", self.moving, headline, f"{many}; {evidence}", larger)
+        if limited:
             return SlowCause(
                 "this machine",
                 self.moving,
