@@ -31,16 +31,21 @@ def straggler(case: Case) -> Finding:
 
 
 def _stopped(case: Case) -> Finding | None:
-    """Measure for how long the worker was stopped that was stopped longest."""
-    most = max(case.usage.workers, key=lambda worker: worker.stopped_seconds or 0.0)
-    if not most.stopped_seconds:
+    """Measure for how long workers were stopped, one after the other."""
+    stopped = sorted(
+        (worker for worker in case.usage.workers if worker.stopped_seconds),
+        key=lambda worker: -(worker.stopped_seconds or 0.0),
+    )
+    if not stopped:
         return None
+    first, *others = (f"{one.host} ({1e6 * (one.stopped_seconds or 0.0):,.0f} us)" for one in stopped)
+    who = f"{', '.join((first, *others[:-1]))} and {others[-1]} were" if others else f"{stopped[0].host} was"
+    which = "each of them" if others else stopped[0].host
     return Finding(
         "straggler",
-        min(case.exposed, most.stopped_seconds / case.seconds),
-        f"{most.host} was stopped for {1e6 * most.stopped_seconds:,.0f} of {1e6 * case.seconds:,.0f} us, and the "
-        "others waited",
-        f"find out what stops {most.host}; workers do not wait for the network",
+        min(case.exposed, case.stopped_seconds / case.seconds),
+        f"{who} stopped for {1e6 * case.stopped_seconds:,.0f} of {1e6 * case.seconds:,.0f} us, and the others waited",
+        f"find out what stops {which} (garbage collection, another process); workers do not wait for the network",
     )
 
 

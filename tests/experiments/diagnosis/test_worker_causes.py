@@ -58,6 +58,21 @@ def test_a_worker_that_is_stopped_for_a_while_is_a_straggler(switch: Engine, tab
     assert "h4 was stopped" in found.findings[0].evidence
 
 
+def test_workers_that_are_stopped_in_turns_cost_the_time_of_all(switch: Engine) -> None:
+    """As pauses of garbage collection do."""
+    stops = [
+        {"at": at, "worker": host, "duration": "0.9 ms", "detection": "1 s"}
+        for at, host in (("0.1 ms", "h4"), ("1.4 ms", "h1"), ("2.7 ms", "h3"), ("4 ms", "h2"))
+    ]
+    _, before, _ = run(switch)
+    _, after, usage = run(switch, faults=stops)
+    [straggler] = diagnose(after, usage).findings
+    assert straggler.cause == "straggler"
+    assert straggler.share == pytest.approx(1 - before["step_seconds"] / after["step_seconds"], abs=0.05)
+    assert "h4 (900 us)" in straggler.evidence
+    assert "were stopped for 3,600 of" in straggler.evidence
+
+
 def test_communication_is_exposed_for_as_long_as_in_the_results(switch: Engine) -> None:
     settings, found, usage = run(switch, step=STEP | {"variation": 0.6})
     case = Case(settings, found, usage)
