@@ -258,6 +258,11 @@ class _Causes:
         each = 1e3 * worst.late_seconds / max(1, worst.last)
         idle = (worst.idle or 0.0) - self._idle
         waits = f"; its process used no processor for {worst.idle:.0%} of the time" if idle >= _NAMED else ""
+        does, usually = (
+            ("waits for", "its data, a disk, a GPU")
+            if waits
+            else ("does", "more work, garbage collection, another process, a slower processor")
+        )
         who = f"rank {worst.rank} (process {worst.process} on {worst.host})"
         came = f"{worst.last} of {self.calls} calls, by {each:,.3g} ms on average"
         if worst.late_seconds < _STANDS_OUT * total or self.waiting < _NAMED:
@@ -273,8 +278,7 @@ class _Causes:
             worst.late_seconds / self.seconds,
             f"the others wait for rank {worst.rank} on {worst.host}",
             f"{who} came last in {came}, while the others waited{waits}",
-            f"find out what {worst.host} {'waits for' if waits else 'does'} between its calls "
-            f"({'its data, a disk, a GPU' if waits else 'more work, garbage collection, another process, a slower processor'})"
+            f"find out what {worst.host} {does} between its calls ({usually})"
             + ("; the network is not the limit" if alone else ""),
         )
 
