@@ -61,12 +61,28 @@ def _slow(case: Case) -> Finding:
     each, middle, whole = (1e6 * one / steps for one in (case.longest_computing, usual.sum(), case.seconds))
     return Finding(
         "straggler",
-        float(slower.sum() / case.seconds),
+        min(float(slower.sum() / case.seconds), _saved_without_slow(case, float(usual.sum()))),
         f"{who} computed for {each:,.0f} us of a step of {whole:,.0f} us, "
         f"the median worker for {middle:,.0f} us{often}",
         f"find out what slows {host} down, or give it less work (a smaller batch, fewer layers); "
         "workers do not wait for the network",
     )
+
+
+def _saved_without_slow(case: Case, usual: float) -> float:
+    """Predict the share of the time that is saved if all workers compute for the `usual` seconds in all steps.
+
+    It is less than what the slow worker computes longer where sums are hidden behind that.
+    """
+    settings = case.settings
+    if settings.step is None:
+        return 1.0
+    slowness = case.slowness * usual / (case.longest_computing or 1.0)
+    step = predicted_training_step(settings, case.window, slowness=slowness, busiest=case.sending)
+    if step is None:
+        return 1.0
+    loading = float(case.loading.max()) / case.seconds
+    return max(0.0, 1 - loading - step / case.step_seconds)
 
 
 def _late(case: Case) -> Finding:

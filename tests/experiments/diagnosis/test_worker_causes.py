@@ -50,6 +50,16 @@ def test_workers_that_are_the_slowest_in_turns_are_stragglers(switch: Engine) ->
     assert "was the slowest in" in found.findings[0].evidence
 
 
+def test_a_slow_worker_costs_what_is_not_hidden_behind_it(switch: Engine) -> None:
+    """Behind what it computes longer, the others sum many small buckets, which takes as long without it."""
+    small = STEP | {"bucket": "800 B"}
+    _, before, _ = run(switch, step=small)
+    _, after, usage = run(switch, step=small | {"stragglers": [{"host": "h3", "factor": 4}]})
+    found = diagnose(after, usage)
+    shares = {finding.cause: finding.share for finding in (*found.findings, *found.minor)}
+    assert shares["straggler"] == pytest.approx(1 - before["step_seconds"] / after["step_seconds"], abs=0.1)
+
+
 @pytest.mark.parametrize("table", [{"step": STEP}, {"step": None}])
 def test_a_worker_that_is_stopped_for_a_while_is_a_straggler(switch: Engine, table: dict[str, Any]) -> None:
     stop = {"at": "0.1 ms", "worker": "h4", "duration": "2 ms", "detection": "1 s"}
