@@ -7,6 +7,7 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fanin.experiments.diagnosis.case import Case, percent
 from fanin.experiments.diagnosis.finding import Finding
@@ -49,10 +50,15 @@ def _stopped(case: Case) -> Finding | None:
     )
 
 
+def _usual(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median of the workers, of an even number the faster one in the middle, for times [workers, steps]."""
+    return np.sort(times, axis=0)[(len(times) - 1) // 2]
+
+
 def _slow(case: Case) -> Finding:
     """Find the slowest worker of each training step, which all workers begin together."""
     computing, steps = case.in_each_step, len(case.usage.workers[0].began)
-    usual, last = np.median(computing, axis=0), computing.argmax(axis=0)
+    usual, last = _usual(computing), computing.argmax(axis=0)
     slower = computing.max(axis=0) - usual
     most = int(np.bincount(last, weights=slower).argmax())
     host, times = case.usage.workers[most].host, int(np.count_nonzero(last == most))
@@ -93,7 +99,7 @@ def _late(case: Case) -> Finding:
     workers = case.usage.workers
     own = [worker.began if worker.own_seconds is None else worker.own_seconds for worker in workers]
     began = np.array(own)
-    late = began.max(axis=0) - np.median(began, axis=0)
+    late = began.max(axis=0) - _usual(began)
     last = began.argmax(axis=0)
     most = int(np.bincount(last, weights=late).argmax())
     times = int(np.count_nonzero(last == most))

@@ -50,6 +50,16 @@ def test_workers_that_are_the_slowest_in_turns_are_stragglers(switch: Engine) ->
     assert "was the slowest in" in found.findings[0].evidence
 
 
+@pytest.mark.parametrize("workers", [2, 4])
+def test_half_of_the_workers_may_be_slow(switch: Engine, workers: int) -> None:
+    slow = [{"host": f"h{number + 1}", "factor": 1.8} for number in range(workers // 2)]
+    _, before, _ = run(switch, workers=workers)
+    _, after, usage = run(switch, workers=workers, step=STEP | {"stragglers": slow})
+    [found] = diagnose(after, usage).findings
+    assert found.cause == "straggler"
+    assert found.share == pytest.approx(1 - before["step_seconds"] / after["step_seconds"], abs=0.05)
+
+
 def test_a_slow_worker_costs_what_is_not_hidden_behind_it(switch: Engine) -> None:
     """Behind what it computes longer, the others sum many small buckets, which takes as long without it."""
     small = STEP | {"bucket": "800 B"}
