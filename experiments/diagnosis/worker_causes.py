@@ -52,7 +52,8 @@ def _stopped(case: Case) -> Finding | None:
 
 def _usual(times: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the median of the workers, of an even number the faster one in the middle, for times [workers, steps]."""
-    return np.sort(times, axis=0)[(len(times) - 1) // 2]
+    usual: NDArray[np.float64] = np.sort(times, axis=0)[(len(times) - 1) // 2]
+    return usual
 
 
 def _slow(case: Case) -> Finding:
