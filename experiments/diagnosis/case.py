@@ -24,6 +24,7 @@ Busy = Mapping[Direction, float]  # shares of the time of all-reduces
 
 _TIERS: dict[str, int] = {"host": 0} | {role: tier for tier, role in enumerate(get_args(Role), start=1)}
 _SLOWED = 0.8  # share of the usual rate below which a link is slow; packet sizes change the rate by less than a fifth
+MOSTLY = 0.5  # share of a time that bytes, latencies and computing must explain, or something else is wrong
 _ALIKE = 0.95  # share of the busiest link's time from which another link is as busy
 
 
@@ -118,6 +119,11 @@ class Case:
     def loading(self) -> NDArray[np.float64]:
         """Return the seconds for which each worker waited for data in all steps; 0 if nobody has counted them."""
         return np.array([worker.loading_seconds or 0.0 for worker in self.usage.workers])
+
+    @cached_property
+    def stopped_seconds(self) -> float:
+        """Return for how long workers were stopped, all together; they are taken to stop one after the other."""
+        return sum(worker.stopped_seconds or 0.0 for worker in self.usage.workers)
 
     @property
     def idle(self) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
-from fanin.experiments.diagnosis.case import Case, percent
+from fanin.experiments.diagnosis.case import MOSTLY, Case, percent
 from fanin.experiments.diagnosis.finding import Cause, Finding
 from fanin.experiments.diagnosis.network_causes import (
     collision,
@@ -71,7 +71,6 @@ IDLE = 0.2  # share of the time for which workers may idle without a cause
 # costs a fifth is to be named.
 THRESHOLD = 0.15
 _MENTIONED = 0.05  # a cause that costs less than THRESHOLD, but this, is mentioned; losses always are
-_UNEXPLAINED = 0.5  # share of the time that something must explain, or the run is not called right
 
 
 class DiagnosisError(ValueError):
@@ -163,7 +162,7 @@ def diagnose(row: Row, usage: Usage | None, compute: float | None = None) -> Dia
         # After the causes that cost much, since it is what they leave.
         place = sum(finding.share >= IDLE for finding in findings)
         findings.insert(place, replace(rest, share=min(rest.share, (case.idle or 0.0) - named)))
-    elif not findings and case.explained < _UNEXPLAINED:
+    elif not findings and case.explained < MOSTLY:
         findings.append(_unexplained(case))
     elif not findings and case.computing is None:
         idle, _ = idle_share_and_step(row, compute)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fanin.controller.tree import SLOTS
-from fanin.experiments.diagnosis.case import Busy, Case, Direction, percent
+from fanin.experiments.diagnosis.case import MOSTLY, Busy, Case, Direction, percent
 from fanin.experiments.diagnosis.finding import Finding
 from fanin.experiments.diagnosis.worker_causes import straggler
 from fanin.experiments.models.packets import full_frame, full_payload
@@ -321,8 +321,8 @@ def _not_explained(case: Case) -> float:
     """Return the share of the time that bytes, latencies and late workers would not explain without retransmissions."""
     explained = max(case.closed_form, max(case.busy.values()) * (1 - _again(case)))
     # The prediction of a step has late workers already, but none that are stopped.
-    stopped = max(worker.stopped_seconds or 0.0 for worker in case.usage.workers) / case.seconds
-    return max(0.0, 1 - explained - (straggler(case).share if case.computing is None else stopped))
+    late = straggler(case).share if case.computing is None else case.stopped_seconds / case.seconds
+    return max(0.0, 1 - explained - late)
 
 
 def _again(case: Case) -> float:
@@ -392,13 +392,10 @@ def spurious_retransmissions(case: Case) -> Finding | None:
 # -- Marks at queues so short that senders slow down although links are not full
 
 
-_UNEXPLAINED = 0.5  # share of the time that nothing explains, from which marks are a cause
-
-
 def congestion_marks(case: Case) -> Finding | None:
-    """Look for marked packets, and for most of the time that neither bytes nor latencies explain."""
+    """Look for marked packets where bytes and latencies explain less than half of what workers wait for the network."""
     links = [link for link in case.links.values() if link.marks]
-    if not links or 1 - case.explained < _UNEXPLAINED:
+    if not links or 1 - case.explained < MOSTLY * case.exposed:
         return None
     most = max(links, key=lambda link: link.marks or 0)
     return Finding(

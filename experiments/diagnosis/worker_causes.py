@@ -7,6 +7,7 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fanin.experiments.diagnosis.case import Case, percent
 from fanin.experiments.diagnosis.finding import Finding
@@ -31,23 +32,34 @@ def straggler(case: Case) -> Finding:
 
 
 def _stopped(case: Case) -> Finding | None:
-    """Measure for how long the worker was stopped that was stopped longest."""
-    most = max(case.usage.workers, key=lambda worker: worker.stopped_seconds or 0.0)
-    if not most.stopped_seconds:
+    """Measure for how long workers were stopped, one after the other."""
+    stopped = sorted(
+        (worker for worker in case.usage.workers if worker.stopped_seconds),
+        key=lambda worker: -(worker.stopped_seconds or 0.0),
+    )
+    if not stopped:
         return None
+    first, *others = (f"{one.host} ({1e6 * (one.stopped_seconds or 0.0):,.0f} us)" for one in stopped)
+    who = f"{', '.join((first, *others[:-1]))} and {others[-1]} were" if others else f"{stopped[0].host} was"
+    which = "each of them" if others else stopped[0].host
     return Finding(
         "straggler",
-        min(case.exposed, most.stopped_seconds / case.seconds),
-        f"{most.host} was stopped for {1e6 * most.stopped_seconds:,.0f} of {1e6 * case.seconds:,.0f} us, and the "
-        "others waited",
-        f"find out what stops {most.host}; workers do not wait for the network",
+        min(case.exposed, case.stopped_seconds / case.seconds),
+        f"{who} stopped for {1e6 * case.stopped_seconds:,.0f} of {1e6 * case.seconds:,.0f} us, and the others waited",
+        f"find out what stops {which} (garbage collection, another process); workers do not wait for the network",
     )
+
+
+def _usual(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median of the workers, of an even number the faster one in the middle, for times [workers, steps]."""
+    usual: NDArray[np.float64] = np.sort(times, axis=0)[(len(times) - 1) // 2]
+    return usual
 
 
 def _slow(case: Case) -> Finding:
     """Find the slowest worker of each training step, which all workers begin together."""
     computing, steps = case.in_each_step, len(case.usage.workers[0].began)
-    usual, last = np.median(computing, axis=0), computing.argmax(axis=0)
+    usual, last = _usual(computing), computing.argmax(axis=0)
     slower = computing.max(axis=0) - usual
     most = int(np.bincount(last, weights=slower).argmax())
     host, times = case.usage.workers[most].host, int(np.count_nonzero(last == most))
@@ -56,7 +68,7 @@ def _slow(case: Case) -> Finding:
     each, middle, whole = (1e6 * one / steps for one in (case.longest_computing, usual.sum(), case.seconds))
     return Finding(
         "straggler",
-        float(slower.sum() / case.seconds),
+        min(float(slower.sum() / case.seconds), _saved_without_slow(case, float(usual.sum()))),
         f"{who} computed for {each:,.0f} us of a step of {whole:,.0f} us, "
         f"the median worker for {middle:,.0f} us{often}",
         f"find out what slows {host} down, or give it less work (a smaller batch, fewer layers); "
@@ -64,12 +76,31 @@ def _slow(case: Case) -> Finding:
     )
 
 
+_MODEL_ERROR = 0.1  # share of a step by which the analytical model may predict it too long
+
+
+def _saved_without_slow(case: Case, usual: float) -> float:
+    """Predict the most of the time that is saved if all workers compute for the `usual` seconds in all steps.
+
+    It is less than what the slow worker computes longer where sums are hidden behind that.
+    """
+    settings = case.settings
+    if settings.step is None:
+        return 1.0
+    slowness = case.slowness * usual / (case.longest_computing or 1.0)
+    step = predicted_training_step(settings, case.window, slowness=slowness, busiest=case.sending)
+    if step is None:
+        return 1.0
+    loading = float(case.loading.max()) / case.seconds
+    return max(0.0, 1 - loading - step / case.step_seconds + _MODEL_ERROR)
+
+
 def _late(case: Case) -> Finding:
     """Find the worker that calls last because of what it does, and not because of a barrier that ended late there."""
     workers = case.usage.workers
     own = [worker.began if worker.own_seconds is None else worker.own_seconds for worker in workers]
     began = np.array(own)
-    late = began.max(axis=0) - np.median(began, axis=0)
+    late = began.max(axis=0) - _usual(began)
     last = began.argmax(axis=0)
     most = int(np.bincount(last, weights=late).argmax())
     times = int(np.count_nonzero(last == most))

@@ -58,6 +58,7 @@ _LOUDEST = 3  # senders that are named
 _WORTH = 0.2  # share of the time that more overlap must save to be worth a change
 _OVERLAPPED = 0.25  # share of the time in which data moves that must be hidden, or there is no overlap
 _MANY = 4  # calls in a step from which they are buckets
+_SMALL = 16 * 1024  # bytes up to which a call takes hardly longer than one of a packet
 _FEW = 3  # calls, fewer of which show nothing
 
 
@@ -257,6 +258,11 @@ class _Causes:
         each = 1e3 * worst.late_seconds / max(1, worst.last)
         idle = (worst.idle or 0.0) - self._idle
         waits = f"; its process used no processor for {worst.idle:.0%} of the time" if idle >= _NAMED else ""
+        does, usually = (
+            ("waits for", "its data, a disk, a GPU")
+            if waits
+            else ("does", "more work, garbage collection, another process, a slower processor")
+        )
         who = f"rank {worst.rank} (process {worst.process} on {worst.host})"
         came = f"{worst.last} of {self.calls} calls, by {each:,.3g} ms on average"
         if worst.late_seconds < _STANDS_OUT * total or self.waiting < _NAMED:
@@ -272,8 +278,7 @@ class _Causes:
             worst.late_seconds / self.seconds,
             f"the others wait for rank {worst.rank} on {worst.host}",
             f"{who} came last in {came}, while the others waited{waits}",
-            f"find out what {worst.host} {'waits for' if waits else 'does'} between its calls "
-            f"({'its data, a disk, a GPU' if waits else 'more work, another process, a slower processor'})"
+            f"find out what {worst.host} {does} between its calls ({usually})"
             + ("; the network is not the limit" if alone else ""),
         )
 
@@ -426,16 +431,26 @@ class _Causes:
 
     def _small_calls(self, processors: float | None) -> SlowCause:
         """Return what limits calls that fill no link: their number, this machine, or latencies."""
-        each = 1e3 * self.moving * self.seconds / self.calls
+        each = self.moving * self.seconds / self.calls
         # The rarest call is taken to be made once in a step.
         in_a_step = self.calls / min(group.count for group in self.groups)
+        limited = processors is not None and processors >= _BUSY
         busy = "" if processors is None else f", and this machine's processors for {processors:.0%}"
-        evidence = f"a call takes {each:,.3g} ms after the last worker has come, but {self._fullest()}{busy}"
+        evidence = (
+            f"a call takes {1e3 * each:,.3g} ms after the last worker has come, but {self._fullest()}{busy}"
+        )
         larger = "make fewer and larger calls (DDP: raise bucket_cap_mb; fanin: pass a list of arrays)"
+        carried = each * max((link.moving * link.rate / 8 for link in self.links), default=0.0)
+        many = ""
         if in_a_step >= _MANY:
-            many = f"there are about {in_a_step:.0f} calls in a step; {evidence}"
-            return SlowCause("small buckets", self.moving, "many small calls are made", many, larger)
-        if processors is not None and processors >= _BUSY:
+            many = f"there are about {in_a_step:.0f} calls in a step"
+        elif limited and 0 < carried <= _SMALL:  # what keeps the processors busy is the number of calls
+            often = f"{self.calls / self.seconds:,.0f} calls in a second"
+            many = f"there are {often}, with about {carried / 1e3:,.3g} kB each"
+        if many:
+            headline = "many small calls are made"
+            return SlowCause("small buckets", self.moving, headline, f"{many}; {evidence}", larger)
+        if limited:
             return SlowCause(
                 "this machine",
                 self.moving,

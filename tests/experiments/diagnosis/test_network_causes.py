@@ -94,6 +94,15 @@ def test_marks_at_queues_of_a_packet_slow_senders_down(switch: Engine) -> None:
     assert "ecn_bytes" in found.findings[0].change
 
 
+def test_marks_are_named_although_computing_takes_half_of_a_step(switch: Engine) -> None:
+    """What computing takes is no reason to doubt what makes the network slow."""
+    step = {"forward": "5 ms", "backward": "10 ms", "bucket": "100 kB"}
+    given = {"size": "400 kB", "algorithm": "ring", "placement": "spread", "step": step, "repetitions": 3}
+    marking = {"links": {"delay": "5 us", "ecn_bytes": "1.5 kB"}, "congestion": {"gain": 1}}
+    assert "congestion marks" in causes(diagnosed(switch, **given | marking))
+    assert "congestion marks" not in causes(diagnosed(switch, **given | {"links": {"delay": "5 us"}}))
+
+
 def test_a_slow_link_delays_packets_that_do_not_wait_for_it(switch: Engine) -> None:
     """In a pipeline, one activation after the other crosses it."""
     cut = {"pipeline": 2, "layers": 2, "micro_batches": 8, "activations": "16 KiB", "bucket": "8 kB"}

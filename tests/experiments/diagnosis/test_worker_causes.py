@@ -50,12 +50,47 @@ def test_workers_that_are_the_slowest_in_turns_are_stragglers(switch: Engine) ->
     assert "was the slowest in" in found.findings[0].evidence
 
 
+@pytest.mark.parametrize("workers", [2, 4])
+def test_half_of_the_workers_may_be_slow(switch: Engine, workers: int) -> None:
+    slow = [{"host": f"h{number + 1}", "factor": 1.8} for number in range(workers // 2)]
+    _, before, _ = run(switch, workers=workers)
+    _, after, usage = run(switch, workers=workers, step=STEP | {"stragglers": slow})
+    [found] = diagnose(after, usage).findings
+    assert found.cause == "straggler"
+    assert found.share == pytest.approx(1 - before["step_seconds"] / after["step_seconds"], abs=0.05)
+
+
+def test_a_slow_worker_costs_what_is_not_hidden_behind_it(switch: Engine) -> None:
+    """Behind what it computes longer, the others sum many small buckets, which takes as long without it."""
+    small = STEP | {"bucket": "800 B"}
+    _, before, _ = run(switch, step=small)
+    _, after, usage = run(switch, step=small | {"stragglers": [{"host": "h3", "factor": 4}]})
+    found = diagnose(after, usage)
+    shares = {finding.cause: finding.share for finding in (*found.findings, *found.minor)}
+    assert shares["straggler"] == pytest.approx(1 - before["step_seconds"] / after["step_seconds"], abs=0.1)
+
+
 @pytest.mark.parametrize("table", [{"step": STEP}, {"step": None}])
 def test_a_worker_that_is_stopped_for_a_while_is_a_straggler(switch: Engine, table: dict[str, Any]) -> None:
     stop = {"at": "0.1 ms", "worker": "h4", "duration": "2 ms", "detection": "1 s"}
     found = diagnosed(switch, faults=[stop], **table)
     assert [finding.cause for finding in found.findings] == ["straggler"]
     assert "h4 was stopped" in found.findings[0].evidence
+
+
+def test_workers_that_are_stopped_in_turns_cost_the_time_of_all(switch: Engine) -> None:
+    """As pauses of garbage collection do."""
+    stops = [
+        {"at": at, "worker": host, "duration": "0.9 ms", "detection": "1 s"}
+        for at, host in (("0.1 ms", "h4"), ("1.4 ms", "h1"), ("2.7 ms", "h3"), ("4 ms", "h2"))
+    ]
+    _, before, _ = run(switch)
+    _, after, usage = run(switch, faults=stops)
+    [straggler] = diagnose(after, usage).findings
+    assert straggler.cause == "straggler"
+    assert straggler.share == pytest.approx(1 - before["step_seconds"] / after["step_seconds"], abs=0.05)
+    assert "h4 (900 us)" in straggler.evidence
+    assert "were stopped for 3,600 of" in straggler.evidence
 
 
 def test_communication_is_exposed_for_as_long_as_in_the_results(switch: Engine) -> None:

@@ -335,3 +335,15 @@ def test_many_calls_in_a_step_are_small_buckets() -> None:
     assert cause.cause == "small buckets"
     assert cause.evidence.startswith("there are about 10 calls in a step; a call takes 4.9 ms")
     assert "bucket_cap_mb" in cause.change
+
+
+def test_many_calls_of_the_same_size_are_small_buckets_although_processors_are_busy() -> None:
+    """As with 250 buckets of 2 kB, which keep the processors of this machine busy."""
+    slow = explained(times(dict.fromkeys(HOSTS, 0.0001), 0.002, steps=1000), 1.0, used=0.1)
+    [cause] = slow.causes
+    assert cause.cause == "small buckets"
+    assert cause.evidence.startswith(
+        "there are 476 calls in a second, with about 2.62 kB each; a call takes 2 ms"
+    )
+    assert "this machine's processors for 100%" in cause.evidence
+    assert "bucket_cap_mb" in cause.change
