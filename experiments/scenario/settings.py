@@ -390,6 +390,15 @@ class Settings(Table):
         return self.trees * (self.parallelism.model if self.parallelism else 1)
 
     @property
+    def in_switches(self) -> frozenset[Operation]:
+        """Return the operations that switches carry out. Workers carry out all others among themselves."""
+        if self.algorithm != "in-network":
+            return frozenset()
+        if not self.implementation.ours or self.trees > 1:
+            return frozenset({"all-reduce"})
+        return frozenset(get_args(Operation)) - {"all-to-all"}
+
+    @property
     def prioritized(self) -> bool:
         """Return whether links have a queue for each priority; if not, all packets are treated alike."""
         others = (part for part in (self.traffic, self.other_job, self.storage) if part is not None)
