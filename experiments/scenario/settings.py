@@ -44,6 +44,7 @@ from fanin.topologies.model import Link, Topology
 from fanin.topologies.override import override
 from fanin.topologies.units import Seconds
 from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
+from fanin.workers.collective_worker import IN_SWITCHES
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 from fanin.workers.host_based.congestion_control import MakeControl
 from fanin.workers.host_based.transport import MAX_FLOWS, MAX_PAYLOAD, PAYLOAD
@@ -396,7 +397,7 @@ class Settings(Table):
             return frozenset()
         if not self.implementation.ours or self.trees > 1:
             return frozenset({"all-reduce"})
-        return frozenset(get_args(Operation)) - {"all-to-all"}
+        return IN_SWITCHES
 
     @property
     def prioritized(self) -> bool:

@@ -1,8 +1,8 @@
 """Replays of traces in virtual time: every rank does the nodes of its trace, and calls collectives on the fabric.
 
-The collectives of a group are carried out by the scenario's algorithm: in the network, what switches can do. All-to-alls
-and sends go from host to host. A processor of a rank does one node at a time, and calls of a group begin in the order of
-the trace.
+The collectives of a group are carried out by the scenario's algorithm: in the network, what switches can do.
+All-to-alls and sends go from host to host. A processor of a rank does one node at a time, and calls of a group begin in
+the order of the trace.
 """
 
 from __future__ import annotations
