@@ -17,6 +17,9 @@ from fanin.workers.protocol import Worker
 from fanin.workers.recovery import Recovery
 from fanin.workers.tensor import NOBODY, Partition
 
+# Operations that a CollectiveWorker carries out with the switches.
+IN_SWITCHES: frozenset[Operation] = frozenset({"all-reduce", "reduce-scatter", "all-gather", "broadcast"})
+
 _END = "all have it"
 
 

@@ -12,14 +12,19 @@ from dataclasses import dataclass
 from fanin.assurance.bench.allreduce_worker import Report
 from fanin.assurance.bench.collectives_worker import CollectiveOrder
 from fanin.assurance.bench.joined import carry_out, times_of
+from fanin.experiments.scenario.problems import problems
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.compression import Compression
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from fanin.testbed.running import RunningNetwork
 from fanin.workers.collective import Algorithm, Operation
 
 LIVE: tuple[Operation, ...] = ("all-reduce", "reduce-scatter", "all-gather", "broadcast")
+
+# Tables of scenarios that replace calls of a single collective.
+_TABLES_WITH_CALLS = ("parallelism", "training", "decoding", "serving", "arrivals")
 
 HEADINGS = ("size B", "count", "type", "redop", "time us", "algbw GB/s", "busbw GB/s", "#wrong")
 
@@ -91,6 +96,20 @@ def bus_factor(operation: Operation, workers: int) -> float:
             return 1.0
 
 
+def whole_parts(operation: Operation, size: int, workers: int) -> int:
+    """Return the bytes of the whole array that is measured: if ranks have parts, of parts of the same size.
+
+    Args:
+        operation: The operation.
+        size: The bytes that are asked for, a multiple of 4.
+        workers: Number of ranks.
+    """
+    if operation in ("all-reduce", "broadcast"):
+        return size
+    smallest = ELEMENT_BYTES * workers
+    return max(smallest, size // smallest * smallest)
+
+
 def measure_live(
     network: RunningNetwork, orders: Sequence[CollectiveOrder], done: Callable[[CollectiveTime], None]
 ) -> list[CollectiveTime]:
@@ -113,6 +132,35 @@ def measure_live(
     return found
 
 
+def virtual_point(
+    settings: Settings, operation: Operation, algorithm: Algorithm, size: int, repetitions: int
+) -> Settings:
+    """Return the point that carries out a collective in virtual time.
+
+    Args:
+        settings: The network, and what else does not depend on the other arguments.
+        operation: The operation.
+        algorithm: "in-network", which no all-to-all has, or an algorithm between hosts; other operations than
+            all-reduce need "ring".
+        size: Bytes of the whole array.
+        repetitions: Number of repetitions.
+
+    Raises:
+        ValueError: If the settings do not allow the collective; each line of the message names a key.
+    """
+    given = {name: getattr(settings, name) is not None for name in _TABLES_WITH_CALLS}
+    given["workload.trace"] = settings.workload is not None and bool(settings.workload.trace)
+    if found := [name for name, there in given.items() if there]:
+        raise ValueError("\n".join(f"{name}: gives its own calls; leave it out" for name in found))
+    changes: dict[str, object] = {"step": None, "workload": None, "compression": Compression()}
+    changes |= {"collective": operation, "algorithm": algorithm, "size": size, "repetitions": repetitions}
+    changes["check"] = "all"
+    point = settings.model_copy(update=changes).settled
+    if found := list(problems(point)):
+        raise ValueError("\n".join(found))
+    return point
+
+
 def measure_virtual(
     settings: Settings,
     switch: Engine,
@@ -124,18 +172,19 @@ def measure_virtual(
     """Measure a collective in virtual time.
 
     Args:
-        settings: The network, and what else does not depend on the other arguments.
+        settings: See virtual_point, as for the arguments after `switch`.
         switch: The program of its switches.
         operation: The operation.
-        algorithm: "in-network", which no all-to-all has, or an algorithm between hosts; other operations than
-            all-reduce need "ring".
+        algorithm: How it is carried out.
         size: Bytes of the whole array.
         repetitions: Number of repetitions.
+
+    Raises:
+        ValueError: If the settings do not allow the collective; each line of the message names a key.
     """
-    changes: dict[str, object] = {"step": None, "compression": Compression()}
-    changes |= {"collective": operation, "algorithm": algorithm, "size": size, "repetitions": repetitions}
-    changes["check"] = "all"
-    measured = run_virtual(settings.model_copy(update=changes).settled, switch)
+    point = virtual_point(settings, operation, algorithm, size, repetitions)
+    measured = run_virtual(point, switch)
     assert measured.violations is not None
-    workers = len(settings.members)
-    return CollectiveTime(operation, algorithm, workers, size, measured.seconds, measured.violations)
+    return CollectiveTime(
+        operation, algorithm, len(point.members), size, measured.seconds, measured.violations
+    )

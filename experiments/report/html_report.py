@@ -265,9 +265,9 @@ def _steps(points: Sequence[Point]) -> str:
     )
     return (
         f'<figure aria-label="where the time of a step goes">\n{text}</figure>\n<p class="faint">The mean step, as the '
-        "slowest worker spends it, with the share of each part, and the length of the step behind the bar. Data that "
-        "moves while it computes costs nothing; how much that is follows from the busiest link. The time in which it "
-        f"waits for sums includes the wait for other workers.{left_out}</p>\n"
+        "slowest worker spends it, with the share of each part. Behind the bar are its length and the shares of narrow "
+        "parts. Data that moves while it computes costs nothing; how much that is follows from the busiest link. The "
+        f"time in which it waits for sums includes the wait for other workers.{left_out}</p>\n"
     )
 
 
@@ -295,7 +295,7 @@ def _diagnosis(points: Sequence[Point]) -> str:
         if not found.findings:
             add(point.name, found.cause, "", found.limit, "")
         for finding in found.minor:
-            add(point.name, f"{finding.cause}, too little", f"{finding.share:.0%}", finding.evidence, "")
+            add(point.name, f"{finding.cause} (minor)", f"{finding.share:.0%}", finding.evidence, "")
         if found.unseen and found.cause != "nothing wrong":
             add(point.name, "cannot tell live", "", f"virtual time can: {', '.join(found.unseen)}", "")
     return _table(columns)

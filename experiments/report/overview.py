@@ -83,7 +83,7 @@ def _step(case: Case, name: str) -> MeanStep | None:
 
 
 def sentences(points: Sequence[Point], price: float = PRICE, clusters: Sequence[int] = CLUSTERS) -> list[str]:
-    """Return the cause of most lost time, what that costs, and what to change, each in a sentence or two.
+    """Return the cause of most lost time and its evidence, the price of waiting, and what to change.
 
     Args:
         points: The points.
@@ -107,10 +107,12 @@ def sentences(points: Sequence[Point], price: float = PRICE, clusters: Sequence[
     else:
         first, *others = worst.diagnosis.findings
         also = "".join(f", then {other.cause} (about {other.share:.0%})" for other in others)
-        said = [f"Cause of most lost time{where}: {first.cause} (about {first.share:.0%} of the time){also}."]
+        cause = f"Cause of most lost time{where}: {first.cause} (about {first.share:.0%} of the time){also}."
+        said = [f"{cause} Evidence: {first.evidence}."]
     idle = [point for point in points if point.idle is not None]
     if idle:
-        most = max(idle, key=lambda point: point.idle or 0.0)
+        # Cause and price are of one point, if its price is known.
+        most = worst if worst.idle is not None else max(idle, key=lambda point: point.idle or 0.0)
         share = most.idle or 0.0
         gpus = clusters[len(clusters) // 2]
         hourly = idle_price(share, gpus, price)

@@ -44,6 +44,7 @@ from fanin.topologies.model import Link, Topology
 from fanin.topologies.override import override
 from fanin.topologies.units import Seconds
 from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
+from fanin.workers.collective_worker import IN_SWITCHES
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 from fanin.workers.host_based.congestion_control import MakeControl
 from fanin.workers.host_based.transport import MAX_FLOWS, MAX_PAYLOAD, PAYLOAD
@@ -388,6 +389,15 @@ class Settings(Table):
     def sums(self) -> int:
         """Return how many sums the switches make at once: one for each group of workers and each tree."""
         return self.trees * (self.parallelism.model if self.parallelism else 1)
+
+    @property
+    def in_switches(self) -> frozenset[Operation]:
+        """Return the operations that switches carry out. Workers carry out all others among themselves."""
+        if self.algorithm != "in-network":
+            return frozenset()
+        if not self.implementation.ours or self.trees > 1:
+            return frozenset({"all-reduce"})
+        return IN_SWITCHES
 
     @property
     def prioritized(self) -> bool:

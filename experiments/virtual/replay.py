@@ -1,7 +1,8 @@
 """Replays of traces in virtual time: every rank does the nodes of its trace, and calls collectives on the fabric.
 
-The all-reduces of a group are done by the scenario's algorithm; other collectives and sends go from host to host. A
-processor of a rank does one node at a time, and calls of a group begin in the order of the trace.
+The collectives of a group are carried out by the scenario's algorithm: in the network, what switches can do.
+All-to-alls and sends go from host to host. A processor of a rank does one node at a time, and calls of a group begin in
+the order of the trace.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ from fanin.experiments.results.checking import Errors, Promise, oracle_of
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
-from fanin.experiments.scenario.tables.workload import Workload, array_bytes
+from fanin.experiments.scenario.tables.workload import (
+    MOST_JOBS,
+    Workload,
+    array_bytes,
+    groups_in_network,
+)
 from fanin.experiments.virtual.rank_station import Channel, ChannelStation, run_ranks
 from fanin.experiments.workloads.trace import Node, Processor, Trace, TraceCall
 from fanin.experiments.workloads.trace_files import load_trace
@@ -124,20 +130,16 @@ class _Replay:
 
     def __init__(self, settings: Settings, workload: Workload, trace: Trace, fabric: Fabric) -> None:
         self._settings, self._workload, self._fabric = settings, workload, fabric
-        in_network = [
-            key
-            for key, calls in trace.groups.items()
-            if not key[1] and any(call.operation == "all-reduce" for call in calls)
-        ]
+        self._in_switches = settings.in_switches
+        self._jobs = groups_in_network(trace, self._in_switches)[: MOST_JOBS // settings.trees]
         self.window = virtual_window(settings)
-        if settings.algorithm == "in-network" and in_network:
-            self.window = min(self.window, SLOTS // (settings.trees * len(in_network)))
+        if self._jobs:
+            self.window = min(self.window, SLOTS // (settings.trees * len(self._jobs)))
         self._port = FIRST_PEER_PORT
         channels: dict[tuple[tuple[int, ...], bool, bool], dict[int, Channel]] = {}
-        if settings.algorithm == "in-network":  # jobs of the fabric come first
-            for ranks, send in in_network:
-                calls = [call for call in trace.groups[ranks, send] if call.operation == "all-reduce"]
-                channels[ranks, send, True] = self._job(ranks, calls)
+        for ranks in self._jobs:  # jobs of the fabric come first
+            calls = [call for call in trace.groups[ranks, False] if self._in_network(call)]
+            channels[ranks, False, True] = self._job(ranks, calls)
         for (ranks, send), of_all in trace.groups.items():
             calls = [call for call in of_all if not self._in_network(call)]
             if calls:
@@ -170,7 +172,7 @@ class _Replay:
         yield from (station.errors for station in self.stations)
 
     def _in_network(self, call: TraceCall) -> bool:
-        return self._settings.algorithm == "in-network" and call.operation == "all-reduce" and not call.send
+        return not call.send and call.operation in self._in_switches and call.ranks in self._jobs
 
     def _seconds(self, node: Node) -> float:
         workload = self._workload
@@ -191,7 +193,7 @@ class _Replay:
         ]
 
     def _job(self, ranks: tuple[int, ...], calls: Sequence[TraceCall]) -> dict[int, Channel]:
-        """Start the job that does the all-reduces of a group in the network, and return each rank's channel."""
+        """Start the job that carries out calls of a group in the network, and return each rank's channel."""
         settings, parts = self._settings, self._parts(calls)
         spec = JobSpec(
             hosts=tuple(settings.members[rank] for rank in ranks),
@@ -202,6 +204,7 @@ class _Replay:
             congestion_control=settings.congestion_control,
             payload=settings.payload,
             priority=settings.priority,
+            calls=tuple(part.operation for part in parts),
             on_call=True,
         )
         values = self._values(ranks, parts)

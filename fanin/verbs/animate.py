@@ -42,8 +42,9 @@ def animate(
     If the output ends in .html, it is the theatre: one file that plays the packets, pauses, steps, and shows slots that
     fill and packets that are lost in slow motion. It needs no server and no network.
 
-    If the output ends in .json, the whole run is written as a trace, with any number of packets: a track for the calls
-    of each worker, and one for the packets of each link. Open it in ui.perfetto.dev or chrome://tracing.
+    If the output ends in .json, the whole run is written as a trace, with any number of packets. It has tracks for the
+    calls of each worker, the sums of each bucket, the packets of each link, and the chunks in each slot of a switch.
+    Open it in ui.perfetto.dev or chrome://tracing.
 
     Examples:
         fanin animate scenario:in-network-and-ring

@@ -161,12 +161,12 @@ def _show_trace(trace: Trace) -> None:
 
 def _replayed(name: str, files: Sequence[str], trace: Trace, rate: int) -> Iterator[str]:
     """Yield the lines of a scenario that replays a trace."""
-    from fanin.experiments.scenario.tables.workload import MOST_JOBS
+    from fanin.experiments.scenario.tables.workload import MOST_JOBS, groups_in_network
+    from fanin.workers.collective_worker import IN_SWITCHES
 
-    groups = [
-        key for key, calls in trace.groups.items() if any(one.operation == "all-reduce" for one in calls)
-    ]
-    algorithms = ["in-network", "ring"] if 0 < len(groups) <= MOST_JOBS else ["ring"]
+    carried = bool(groups_in_network(trace, IN_SWITCHES))
+    fits = len(groups_in_network(trace, {"all-reduce"})) <= MOST_JOBS
+    algorithms = ["in-network", "ring"] if carried and fits else ["ring"]
     yield f"name = {_text(name)}"
     yield f"description = {_text('Replay of a training with ' + counted(len(trace.ranks), 'rank'))}"
     yield f"algorithm = [{', '.join(map(_text, algorithms))}]"

@@ -45,6 +45,7 @@ _WIDEST_INSIDE = 0.65  # width of a legend inside the axes, as a share of the fi
 _LETTER = 0.55  # mean width of a letter, as a share of the font's size
 _HANDLE = 5  # letters that fit into the line or the patch next to a name
 _DOTTED = (0, (1, 1.2))
+_MOST_LABELLED = 8  # bars of a figure; more have no room for numbers
 _BAR_TO_BAR = 0.9  # width of a bar or a box, as a share of its room
 
 _STYLES: dict[Style, tuple[tuple[float, float], dict[str, Any]]] = {
@@ -313,6 +314,11 @@ class _Columns:
             style: dict[str, Any] = {"color": looks.colour, "hatch": looks.hatch, "edgecolor": "white"}
             bars = axes.bar(x, median, self.width, label=_name(line, plot), **style)
             _hollow(bars.patches, line, looks)
+            if len(lines) * len(self.place) <= _MOST_LABELLED:
+                # Not quite white, as in pictures of steps (steps.py).
+                box = {"facecolor": "#fefefe", "edgecolor": "none", "pad": 1.5}
+                for text in axes.bar_label(bars, fmt="%.4g", label_type="center"):
+                    text.set_bbox(box)
             self._closed_form(axes, line, x)
             if (high > low).any():
                 errors = [median - low, high - median]

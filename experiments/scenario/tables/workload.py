@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +21,7 @@ from fanin.experiments.workloads.neural_networks import (
 )
 from fanin.experiments.workloads.trace import Trace, TraceCall
 from fanin.topologies.units import Count, Flops, Probability
+from fanin.workers.collective import Operation
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
 
 _MEBI = 2**20
@@ -104,15 +105,13 @@ class Workload(Table):
                 f"workload.scale: the largest array has {largest / 1e9:,.1f} GB, more than a run can hold; "
                 f"set it to at most {_LARGEST / largest * self.scale:.1g}, which also shortens all computing times"
             )
-        summing = [
-            key
-            for key, calls in trace.groups.items()
-            if any(call.operation == "all-reduce" for call in calls)
-        ]
-        if settings.get("algorithm", "in-network") == "in-network" and len(summing) > MOST_JOBS:
+        summing, trees = len(groups_in_network(trace, {"all-reduce"})), settings.get("trees", 1)
+        most = MOST_JOBS // trees if isinstance(trees, int) and trees > 0 else MOST_JOBS
+        if settings.get("algorithm", "in-network") == "in-network" and summing > most:
+            along = f" along {trees} trees each" if trees != 1 else ""
             raise ValueError(
-                f"algorithm: the trace has all-reduces of {len(summing)} groups, but switches sum for {MOST_JOBS} at "
-                "once; set algorithm = 'ring'"
+                f"algorithm: the trace has all-reduces of {summing} groups, but switches sum for {most} at "
+                f"once{along}; set algorithm = 'ring'"
             )
         flows = settings.get("flows_per_pair", 1)
         ports = sum(len(ranks) for ranks, _ in trace.groups) * (flows if isinstance(flows, int) else 1)
@@ -214,6 +213,20 @@ class Workload(Table):
             for name in _OF_A_MODEL:
                 if getattr(self, name) != type(self).model_fields[name].default:
                     yield f"{name}: belongs to a model; a trace has its own; leave it out"
+
+
+def groups_in_network(trace: Trace, operations: Collection[Operation]) -> list[tuple[int, ...]]:
+    """Return the ranks of each group that calls one of these operations, first those of groups with all-reduces.
+
+    Args:
+        trace: The trace.
+        operations: Operations that switches carry out.
+    """
+    called = {
+        ranks: {call.operation for call in calls} for (ranks, send), calls in trace.groups.items() if not send
+    }
+    found = [ranks for ranks in called if not called[ranks].isdisjoint(operations)]
+    return sorted(found, key=lambda ranks: "all-reduce" not in called[ranks])
 
 
 def array_bytes(call: TraceCall, scale: float) -> int:

@@ -81,9 +81,9 @@ def collectives(
         if scenario is None:
             with failing("bench collectives", NetworkError):
                 network = find_network(supervisor=supervisor)
-                whole = 4 * len(network.hosts)  # each rank has a part of the same size
+                workers = len(network.hosts)
                 orders = [
-                    CollectiveOrder(name, algorithm, max(whole, size // whole * whole) // 4, repetitions)
+                    CollectiveOrder(name, algorithm, of.whole_parts(name, size, workers) // 4, repetitions)
                     for name in wanted
                     for algorithm in ("in-network", "ring")
                     for size in lengths
@@ -104,22 +104,26 @@ def _virtual_collectives(
     repetitions: int,
     done: Callable[[CollectiveTime], None],
 ) -> None:
-    from fanin.assurance.bench.collectives import measure_virtual
+    from fanin.assurance.bench.collectives import measure_virtual, virtual_point, whole_parts
     from fanin.experiments.scenario.file import ScenarioError, load_scenario
     from fanin.experiments.scenario.shipped import scenario_file
     from fanin.simulator.fabric import load_switch
 
     with failing("bench collectives", ScenarioError, status=2):
         settings = load_scenario(scenario_file(scenario)).points[0]
-    if settings.world == "live" or settings.parallelism is not None:
-        raise failure(
-            "bench collectives",
-            f"{scenario}: is {'live' if settings.world == 'live' else 'a model that is cut'}; give a scenario in "
-            "virtual time that only sums",
-            status=2,
-        )
-    switch = load_switch()
-    for operation in operations:
-        for algorithm in ("ring",) if operation == "all-to-all" else ("in-network", "ring"):
-            for size in sizes:
-                done(measure_virtual(settings, switch, operation, algorithm, size, repetitions))
+    if settings.world == "live":
+        raise failure("bench collectives", f"{scenario}: is live; give a scenario in virtual time", status=2)
+    cases = [
+        (operation, algorithm, whole_parts(operation, size, len(settings.members)), repetitions)
+        for operation in operations
+        for algorithm in (("ring",) if operation == "all-to-all" else ("in-network", "ring"))
+        for size in sizes
+    ]
+    for case in cases:  # nothing is measured unless all can be
+        try:
+            virtual_point(settings, *case)
+        except ValueError as error:
+            raise failure("bench collectives", f"{scenario}: {error}", status=2) from None
+    switch = load_switch(settings.implementation.program)
+    for case in cases:
+        done(measure_virtual(settings, switch, *case))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -18,6 +19,8 @@ from fanin.workers.collective import Operation
 from fanin.workers.communicator import Communicator
 from tests.workers.loopback import everywhere, free_tcp_addresses, job
 
+TRACES = Path(__file__).parents[2] / "experiments" / "workloads" / "traces"
+CHAKRA = [str(TRACES / f"dp.{rank}.et") for rank in range(4)]
 SHAPE = {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": 4, "rate": "10 Gb/s"}}
 
 
@@ -110,3 +113,64 @@ def test_unknown_operations_are_refused() -> None:
     done = CliRunner().invoke(app, ["bench", "collectives", "--operations", "gather"])
     assert done.exit_code == 2
     assert "'gather' is not one of all-reduce" in " ".join(done.output.split())
+
+
+def in_virtual_time(folder: Path, text: str, *arguments: str) -> tuple[int, str]:
+    """Run on a scenario of four hosts at one switch with these keys; return the exit status and what is printed."""
+    file = folder / "scenario.toml"
+    file.write_text(
+        f'name = "x"\n{text}\n[topology.leaf_spine]\nspines = 0\nleaves = 1\nhosts_per_leaf = 4\nrate = "1 Gb/s"\n'
+    )
+    options = ("--scenario", str(file), "--repetitions", "1", *arguments)
+    done = CliRunner().invoke(app, ["bench", "collectives", *options])
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    return done.exit_code, " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "operation", "words"),
+    [
+        ("[training]", "all-reduce", "training: gives its own calls; leave it out"),
+        (
+            "parallelism = {micro_batches = 4, forward = '1 us', backward = '1 us'}\nsize = '4 kB'",
+            "all-reduce",
+            "parallelism: gives its own calls",
+        ),
+        (f"workload = {{trace = {CHAKRA}}}", "all-reduce", "workload.trace: gives its own calls"),
+        ("size = '4 kB'\ntrees = 2", "all-gather", "trees: 'all-gather' has one tree; leave it out"),
+        (
+            "size = '4 kB'\nprotocol = 'switchml'",
+            "all-gather",
+            "only fanin's own protocol and worker do 'all-gather'",
+        ),
+        ("size = '4 kB'\nworld = 'live'", "all-reduce", "is live; give a scenario in virtual time"),
+    ],
+)
+def test_scenarios_with_which_a_collective_cannot_be_measured_are_refused(
+    tmp_path: Path, text: str, operation: str, words: str
+) -> None:
+    status, shown = in_virtual_time(tmp_path, text, "--operations", operation)
+    assert status == 2
+    assert words in shown
+
+
+@pytest.mark.slow
+def test_a_scenario_brings_the_program_of_its_protocol(tmp_path: Path) -> None:
+    status, shown = in_virtual_time(tmp_path, "size = '4 kB'\nprotocol = 'switchml'", "--sizes", "4 KiB")
+    assert status == 0, shown
+    assert "all-reduce in-network 4,096 1,024 float sum" in shown
+
+
+@pytest.mark.slow
+def test_arrays_have_a_part_of_the_same_size_for_each_rank(tmp_path: Path) -> None:
+    """As in nccl-tests, a size is rounded down to whole parts, of at least one value."""
+    operations = ("--operations", "broadcast,all-gather,all-to-all")
+    status, shown = in_virtual_time(tmp_path, "size = '4 kB'", *operations, "--sizes", "12 B,100 B")
+    assert status == 0, shown
+    for row in (
+        "broadcast ring 100 25",
+        "all-gather in-network 16 1",
+        "all-gather ring 96 6",
+        "all-to-all ring 96 6",
+    ):
+        assert row in shown

@@ -36,7 +36,11 @@ def test_the_cause_its_price_and_the_change_come_first(switch: Engine) -> None:
     least, most = (1000 * 4 * 30 / 3600 * row["step_seconds"] for row, _ in runs)
     assert cheapest == f"1,000 steps cost least with a: {least:,.3g} $. They cost most with b: {most:,.3g} $."
     assert "With 64 GPUs at 2.5 $ an hour each" in sentences(points, 2.5, [64])[1]
-    assert re.fullmatch(r"Cause of most lost time with b: data loader \(about 4\d% of the time\)\.", cause)
+    said, evidence = cause.split(" Evidence: ")
+    assert re.fullmatch(r"Cause of most lost time with b: data loader \(about 4\d% of the time\)\.", said)
+    assert points[1].diagnosis is not None
+    assert evidence == f"{points[1].diagnosis.findings[0].evidence}."
+    assert "300 us" in evidence
     idle = runs[1][0]["gpu_idle_share"]
     assert price.startswith(
         f"GPUs idle for {idle:.1%} of the time with b. With 1,024 GPUs at 30 $ an hour each"
@@ -77,9 +81,22 @@ def test_nothing_is_called_right_while_workers_idle(switch: Engine) -> None:
     [point] = points_of([run], ["a"], 50e-6)
     cause, price, change = sentences([point])
     assert point.idle is not None
-    assert cause == f"Cause of most lost time: communication (about {point.idle:.0%} of the time)."
+    assert cause.startswith(
+        f"Cause of most lost time: communication (about {point.idle:.0%} of the time). Evidence: "
+    )
     assert price.startswith(f"GPUs idle for {point.idle:.1%} of the time.")
     assert "gradient accumulation" in change
+
+
+def test_cause_price_and_change_are_of_the_same_point(switch: Engine) -> None:
+    """The other point idles longer."""
+    slow = [{"host": "h1", "factor": 3.0}]
+    runs = [ran(switch, step=STEP | {"stragglers": slow}), ran(switch, step=STEP, links={"delay": "2 ms"})]
+    points = points_of(runs, ["a", "b"], None)
+    for other in (points, points[::-1]):
+        cause, price, *_ = sentences(other)
+        (named,) = re.findall("with ([ab]): ", cause)
+        assert f"of the time with {named}." in price
 
 
 def test_each_part_of_a_bar_is_labelled(tmp_path: Path) -> None:
@@ -88,5 +105,5 @@ def test_each_part_of_a_bar_is_labelled(tmp_path: Path) -> None:
     )
     text = (tmp_path / "steps.svg").read_text()
     shown = re.findall(r"<text[^>]*>([^<]*)</text>", text)
-    assert [one for one in shown if one.endswith("%")] == ["50%", "67%", "20%", "33%", "30%"]
-    assert {"a", "b", "1 s", "0.601 s", "wait for sums (exposed)"} <= set(shown)
+    assert [one for one in shown if re.fullmatch(r"\d+%", one)] == ["50%", "67%", "20%", "33%", "30%"]
+    assert {"a", "b", "1 s", "0.601 s; exposed 0%", "wait for sums (exposed)"} <= set(shown)

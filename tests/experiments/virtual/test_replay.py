@@ -14,6 +14,7 @@ from fanin.experiments.virtual import replay
 from fanin.experiments.virtual.point import run_virtual
 from fanin.experiments.workloads.trace import Node, RankTrace, Trace, TraceCall, joined
 from fanin.p4switch.engine.engine import Engine
+from fanin.workers.wire import packet_dtype
 
 TRACES = Path(__file__).parents[1] / "workloads" / "traces"
 GLOO = [str(TRACES / f"gloo-rank{rank}.json.gz") for rank in (0, 1)]
@@ -26,13 +27,14 @@ Run = Callable[..., Any]
 def run(monkeypatch: pytest.MonkeyPatch, switch: Engine) -> Run:
     """Run nodes, the same on each rank or by rank, on hosts of one leaf with links of 1 Gb/s."""
 
-    def run(nodes: Any, ranks: int = 4, algorithm: str = "ring", **workload: Any) -> Any:
+    def run(nodes: Any, ranks: int = 4, algorithm: str = "ring", trees: int = 1, **workload: Any) -> Any:
         by_rank = nodes if isinstance(nodes[0], list) else [nodes] * ranks
         trace: Trace = joined(RankTrace("trace", rank, own, ranks) for rank, own in enumerate(by_rank))
         monkeypatch.setattr(replay, "load_trace", lambda _: trace)
         document = {
             "topology": {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": ranks, "rate": "1 Gb/s"}},
             "algorithm": algorithm,
+            "trees": trees,
             "size": f"{trace.largest} B",
             "workload": {"trace": ["trace"], **workload},
         }
@@ -88,6 +90,74 @@ def test_every_collective_gives_what_it_must(run: Run, algorithm: str) -> None:
     measured = run(nodes, algorithm=algorithm)
     assert measured.max_abs_error <= measured.error_bound
     assert measured.workers_left == 4
+
+
+FULL, EMPTY = packet_dtype(256).itemsize + 42, packet_dtype(0).itemsize + 42  # bytes of Ethernet frames
+BETWEEN_FRAMES = 24  # bytes: preamble, checksum, gap
+
+
+def moved_seconds(size: int, announced: int = 0, ranks: int = 4) -> float:
+    """Return by hand how long the busiest direction of a rank's link of 1 Gb/s takes in a gather or a scatter.
+
+    It carries the values of all other ranks' parts, and packets without values: one for each packet of the rank's own
+    part, and those that announce exponents.
+    """
+    of_part = -(-size // ranks // 1024)
+    full, empty = (ranks - 1) * of_part, of_part + announced
+    return (full * (FULL + BETWEEN_FRAMES) + empty * (EMPTY + BETWEEN_FRAMES)) * 8 / 1e9
+
+
+@pytest.mark.slow
+def test_switches_gather_and_scatter_what_fsdp_calls(run: Run) -> None:
+    """A step gathers two layers, computes, and scatters the gradients of both, each call after the one before."""
+    sizes, seconds, window = (1_000_000, 2_000_000), 5e-3, 512
+    nodes = [
+        call("all-gather", sizes[0]),
+        call("all-gather", sizes[1], 0),
+        computing(seconds, 1),
+        call("reduce-scatter", sizes[1], 2),
+        call("reduce-scatter", sizes[0], 3),
+    ]
+    measured = run(nodes, algorithm="in-network")
+    moved = sum(moved_seconds(size) + moved_seconds(size, announced=window) for size in sizes)
+    assert seconds + moved < measured.step_seconds < seconds + 1.02 * moved
+    # In a gather, a rank sends its own part and receives all others; in a scatter, the reverse.
+    values = sum(2 * 4 * -(-size // 4 // 1024) * FULL for size in sizes)
+    assert values < measured.wire_bytes_per_worker < 1.2 * values
+
+
+def test_a_gather_in_the_network_sends_each_part_once(run: Run) -> None:
+    nodes = [call("all-gather", 200_000)]
+    network, ring = (run(nodes, algorithm=one).wire_bytes_per_worker for one in ("in-network", "ring"))
+    # With four ranks: one part sent and three received, or three sent and three received.
+    assert network == pytest.approx(ring * 4 / 6, rel=0.1)
+
+
+def test_several_trees_only_sum(run: Run) -> None:
+    nodes = [call("all-gather", 200_000), call("all-reduce", 200_000, 0)]
+    alone = run(nodes[:1])
+    both = run(nodes[:1], algorithm="in-network", trees=2)
+    assert both.wire_bytes_per_worker == alone.wire_bytes_per_worker  # round the ring
+    assert run(nodes, algorithm="in-network", trees=2).step_seconds > alone.step_seconds
+
+
+def test_groups_for_which_switches_have_no_room_gather_between_hosts(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is room for two groups: the pairs, which have all-reduces, although the other group comes first."""
+    gather = call("all-gather", 200_000)
+    pairs = [
+        Node("pair", call=TraceCall("all-reduce", (0, 1) if rank < 2 else (2, 3), 200_000))
+        for rank in range(4)
+    ]
+
+    def moved(ranks: list[list[Node]], algorithm: str = "in-network") -> float:
+        return float(run(ranks, algorithm=algorithm).wire_bytes_per_worker)
+
+    both, sums = [[gather, pair] for pair in pairs], moved([[pair] for pair in pairs])
+    assert moved(both) == pytest.approx(sums + moved([[gather]] * 4), rel=0.01)
+    monkeypatch.setattr(replay, "MOST_JOBS", 2)
+    assert moved(both) == pytest.approx(sums + moved([[gather]] * 4, "ring"), rel=0.01)
 
 
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from statistics import fmean
 
@@ -12,6 +13,9 @@ from typer.testing import CliRunner
 from fanin.cli import app
 from fanin.experiments.results.drawing.rehearsal import rehearse
 from fanin.experiments.scenario.file import load_scenario
+from fanin.experiments.workloads.trace import Node, RankTrace, TraceCall, joined
+from fanin.verbs import import_trace
+from fanin.workers.collective import Operation
 
 TRACES = Path(__file__).parents[2] / "experiments" / "workloads" / "traces"
 GLOO = [str(TRACES / f"gloo-rank{rank}.json.gz") for rank in (0, 1)]
@@ -43,6 +47,22 @@ def test_a_trace_is_shown_and_becomes_a_scenario(tmp_path: Path) -> None:
     assert [point.algorithm for point in scenario.points] == ["in-network", "ring"]
     assert {len(point.members) for point in scenario.points} == {2}
     assert scenario.points[0].host_link.rate_bits_per_second == 25e9
+
+
+@pytest.mark.parametrize(
+    ("operations", "algorithms"),
+    [
+        (["all-gather", "reduce-scatter"], ["in-network", "ring"]),  # as FSDP2 calls them
+        (["all-to-all"], ["ring"]),
+    ],
+)
+def test_a_scenario_uses_switches_if_they_can_carry_out_a_call(
+    operations: list[Operation], algorithms: list[str]
+) -> None:
+    nodes = [Node(one, call=TraceCall(one, (0, 1), 8000)) for one in operations]
+    trace = joined(RankTrace("trace", rank, nodes, 2) for rank in range(2))
+    written = tomllib.loads("\n".join(import_trace._replayed("x", ["trace"], trace, 10**9)))
+    assert written["algorithm"] == algorithms
 
 
 @pytest.mark.slow

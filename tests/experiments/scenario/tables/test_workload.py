@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ import pytest
 from fanin.experiments.models.prediction import predicted_training_step
 from fanin.experiments.scenario.file import ScenarioError, load_scenario
 from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.workload import Workload
 from fanin.experiments.virtual.point import run_virtual
 from fanin.experiments.workloads.neural_networks import gradient_buckets, neural_network_named
+from fanin.experiments.workloads.trace import Node, RankTrace, TraceCall, joined
 from fanin.p4switch.engine.engine import Engine
+from fanin.workers.collective import Operation
 
 NETWORK = """
 [topology.leaf_spine]
@@ -155,3 +159,26 @@ def test_explicit_buckets_fit_the_vector_and_each_other() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             Settings.model_validate(document | {"step": document["step"] | changes})
+
+
+@pytest.mark.parametrize(
+    ("trees", "groups", "words"),
+    [
+        (1, 16, ""),
+        (1, 17, "all-reduces of 17 groups, but switches sum for 16 at once; set"),
+        (2, 9, "all-reduces of 9 groups, but switches sum for 8 at once along 2 trees each; set"),
+    ],
+)
+@pytest.mark.parametrize("operation", ["all-reduce", "all-gather"])
+def test_groups_that_sum_need_room_in_the_switches(
+    trees: int, groups: int, words: str, operation: Operation
+) -> None:
+    nodes = [
+        [Node("pair", call=TraceCall(operation, (rank - rank % 2, rank - rank % 2 + 1), 400))]
+        for rank in range(2 * groups)
+    ]
+    trace = joined(RankTrace("trace", rank, own, len(nodes)) for rank, own in enumerate(nodes))
+    workload = Workload(trace=("trace",))
+    refused = words if operation == "all-reduce" else ""  # groups that do not sum use the hosts instead
+    with pytest.raises(ValueError, match=refused) if refused else nullcontext():
+        assert workload.of_trace({"trees": trees}, trace)["workers"] == len(nodes)
