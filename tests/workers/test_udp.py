@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -402,12 +402,10 @@ def test_news_end_a_wait_for_packets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def mirror(
-    saturated: list[bool | None], last_chunk: int = 30, look: Callable[[], None] = lambda: None
-) -> Iterator[InNetworkAllReduce]:
+def mirror(saturated: list[bool | None]) -> Iterator[InNetworkAllReduce]:
     """A worker that is alone, so that its packets are their own sums; with the flag if the last of the list says so.
 
-    If that is None the next is lost, and a signal comes in its place. `look` is called with each packet.
+    If that is None the next is lost, and a signal comes in its place.
     """
     here = free_address()
     wake, stop = socket.socketpair()
@@ -415,7 +413,6 @@ def mirror(
     def answer(udp: socket.socket) -> None:
         while wake not in select.select([udp, wake], [], [])[0]:
             update, source = udp.recvfrom(2048)
-            look()
             if saturated[-1] is None:
                 saturated.append(False)
                 os.kill(os.getpid(), signal.SIGUSR1)
@@ -423,7 +420,7 @@ def mirror(
             kind = wire.kind(wire.RESULT, 256 if len(update) > 1024 else 64) | wire.SATURATED * saturated[-1]
             udp.sendto(bytes([kind]) + update[1:], source)
 
-    lease = Lease(id=5, rank=0, workers=1, window=WINDOW, last_chunk=last_chunk)
+    lease = Lease(id=5, rank=0, workers=1, window=WINDOW, last_chunk=30)
     with wake, stop, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, ThreadPoolExecutor(1) as pool:
         udp.bind(SWITCH)
         done = pool.submit(answer, udp)
@@ -548,26 +545,3 @@ def test_who_is_interrupted_in_an_all_reduce_like_one_before_can_say_what_it_wai
         waiting = collective.worker.outstanding(time.monotonic())
         assert waiting
         assert (waiting.elements, waiting.total) == (1000, 4)
-
-
-@pytest.mark.parametrize(("elements", "during"), [(1000, os.SCHED_OTHER), (64_000, os.SCHED_BATCH)])
-@pytest.mark.parametrize("before", [os.SCHED_OTHER, os.SCHED_IDLE])
-def test_who_misses_many_results_interrupts_nobody_unless_the_thread_has_a_policy_of_its_own(
-    elements: int, during: int, before: int
-) -> None:
-    if native.library() is None:
-        pytest.skip("no C compiler")
-    seen, thread = [], []
-
-    def sum_up() -> None:
-        os.sched_setscheduler(0, before, os.sched_param(0))
-        thread.append(threading.get_native_id())
-        collective.all_reduce(np.ones(elements, np.float32))
-        seen.append(os.sched_getscheduler(0))
-
-    with mirror([False], 300, lambda: seen.append(os.sched_getscheduler(thread[0]))) as collective:
-        worker = threading.Thread(target=sum_up)
-        worker.start()
-        worker.join()
-    assert seen[0] == (during if before == os.SCHED_OTHER else before)
-    assert seen[-1] == before

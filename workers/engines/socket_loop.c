@@ -31,11 +31,6 @@ enum { ECN_CONGESTED = 3 }; /* congestion.py */
 #define SLEEPS 16
 #define SLEEPS_CROWDED 256
 
-/* A switch that sends results to several workers wakes them one after the other. Each may interrupt it if they share a core,
- * and the others have to wait for their results. A worker that is missing more than MANY results, which are about two
- * superframes, wakes up without interrupting anybody (sched(7)). With fewer, it takes precedence over other programs. */
-#define MANY 124
-
 struct link { /* engine.py */
     int64_t socket, segments, offload, room, enough;
     double patience, shortest_patience, longest_patience, longest_exchange;
@@ -261,7 +256,7 @@ static double spin_until(const struct work *w, struct link *l, double now)
  * A timer counts as expired only if no message is waiting: if the process could not run for a while, the answers may have
  * arrived. If fewer than `enough` bytes have arrived, more are on the way and much is left to do, it waits for them for a
  * fraction of a round-trip time. While yielding, it does not check for news. */
-static int exchange_packets(struct work *w, struct link *l, double until)
+int exchange(struct work *w, struct link *l, double until)
 {
     struct inbox in;
     double now = seconds();
@@ -317,18 +312,6 @@ static int exchange_packets(struct work *w, struct link *l, double until)
             break;
     }
     l->looked = now;
-    return error;
-}
-
-/* Calls exchange_packets(), with the scheduling policy that suits what is missing unless the thread has one of its own. */
-int exchange(struct work *w, struct link *l, double until)
-{
-    static const struct sched_param none = {0};
-    bool interrupts = w->progress->missing <= MANY || sched_getscheduler(0) != SCHED_OTHER ||
-                      sched_setscheduler(0, SCHED_BATCH, &none) < 0;
-    int error = exchange_packets(w, l, until);
-    if (!interrupts)
-        sched_setscheduler(0, SCHED_OTHER, &none);
     return error;
 }
 
