@@ -59,7 +59,7 @@ NETWORK_TESTS: tuple[_Test, ...] = (
     buckets,
 )
 # Other causes have these two as consequences: packets that wait in queues are marked, and timers end before their
-# answers come. So they cost what others do not explain.
+# answers come. So they cost what others do not explain. Their shares leave out latencies already.
 _CONSEQUENCES: tuple[Cause, ...] = ("spurious retransmissions", "congestion marks")
 WORKER_TESTS: tuple[_Test, ...] = (straggler, data_loader, pipeline_bubble)
 
@@ -142,7 +142,7 @@ def diagnose(row: Row, usage: Usage | None, compute: float | None = None) -> Dia
         replace(finding, share=min(finding.share, most)) for test in NETWORK_TESTS if (finding := test(case))
     ]
     for cause in _CONSEQUENCES:
-        others = sum(finding.share for finding in network if finding.cause != cause)
+        others = sum(finding.share for finding in network if finding.cause not in (cause, "latency"))
         network = [
             replace(finding, share=max(0.0, finding.share - others)) if finding.cause == cause else finding
             for finding in network

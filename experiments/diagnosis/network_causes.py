@@ -6,6 +6,7 @@ from collections import Counter
 from math import ceil, isinf
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
 from fanin.controller.tree import SLOTS
@@ -519,28 +520,55 @@ def _longest_message(settings: Settings) -> int:
     return longest_message(settings, size, len(settings.members))
 
 
-# -- Vectors so small that the way through the network takes longer than sending them
+# -- Vectors so small, or delays so long, that the way through the network takes longer than sending
 
 
-# Share of the time for which links send, above which larger vectors would not help much.
+# Share of the time for which links send, above which larger vectors would not help much. Shorter delays would.
 _SENDING = 0.26
+# Share of the time that delays must cost: each network has some, and the model overestimates what they cost.
+_DELAYED = 0.2
+_LONGER = 2.0  # times as long as the median delay, from which the link with the longest one is named
 
 
 def latency(case: Case) -> Finding | None:
-    """Look for all-reduces whose time the analytical model explains, but not by their bytes."""
-    settings, busiest = case.settings, max(case.busy.values())
-    if settings.size is None or case.computing is not None or busiest >= _SENDING:
+    """Look for all-reduces whose time the analytical model explains, but not by their bytes, or not without delays."""
+    settings, busiest, step = case.settings, max(case.busy.values()), case.step_seconds
+    if settings.size is None or case.computing is not None:
         return None
-    unlimited = predicted_seconds(settings, settings.size, SLOTS)
-    if unlimited is None:
+    fixed, longest, none = (
+        predicted_seconds(settings, settings.size, SLOTS, delays=delays)
+        for delays in ("fixed", "longest", "none")
+    )
+    if fixed is None or longest is None or none is None:
         return None
-    share = min(1.0, unlimited / case.step_seconds) - busiest
-    alone = 1e6 * case.step_seconds * busiest
+    late = min(1.0, longest / step) - max(none / step, busiest)
+    small = max(0.0, min(1.0, fixed / step) - busiest) if busiest < _SENDING else 0.0
     return Finding(
         "latency",
-        max(0.0, share),
-        f"an all-reduce of {quantity_text(settings.size, BYTES)} takes {1e6 * case.step_seconds:,.1f} us, of which the "
-        f"busiest link, {case.busiest.name}, sends for {alone:,.1f} us ({percent(busiest)}); the rest are latencies",
-        "sum several vectors in one call (size; a list of arrays; DDP: raise bucket_cap_mb), or choose an algorithm "
-        "with fewer steps (algorithm = 'in-network' or 'halving-doubling')",
+        max(late if late >= _DELAYED else 0.0, small),
+        f"an all-reduce of {quantity_text(settings.size, BYTES)} takes {1e6 * step:,.1f} us, of which the busiest "
+        f"link, {case.busiest.name}, sends for {1e6 * step * busiest:,.1f} us ({percent(busiest)}); the rest are "
+        f"latencies: {_delays(settings)}",
+        "use shorter paths, or hosts that notice packets sooner (delay, jitter, coalescing), sum several vectors in "
+        "one call (size; a list of arrays; DDP: raise bucket_cap_mb), or choose an algorithm with fewer steps "
+        "(algorithm = 'in-network' or 'halving-doubling')",
     )
+
+
+def _delays(settings: Settings) -> str:
+    """Describe how long links delay packets and hosts leave them unnoticed."""
+    by_link = {}
+    for link in settings.network.links:
+        properties = link.properties
+        fixed = (properties.delay or 0.0) if settings.world == "live" else properties.virtual_delay
+        by_link[f"{link.a.node} - {link.b.node}"] = fixed + properties.jitter
+    most, usual = max(by_link, key=by_link.__getitem__), float(np.median([*by_link.values()]))
+    where = (
+        f"the link {most} delays packets for"
+        if by_link[most] >= _LONGER * usual
+        else "links delay packets for"
+    )
+    unnoticed = (
+        f", hosts notice them within {1e6 * settings.coalescing:,.4g} us" if settings.coalescing else ""
+    )
+    return f"{where} up to {1e6 * by_link[most]:,.4g} us{unnoticed}"

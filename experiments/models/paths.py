@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import ceil
+from typing import Literal
 
 from fanin.controller.routes import Routes
 from fanin.controller.tree import FIRST_UDP_PORT, Job, Tree, aggregation_tree
@@ -18,6 +19,7 @@ from fanin.workers.host_based.algorithms.registry import algorithm_named
 from fanin.workers.host_based.schedules import schedule
 
 _Direction = tuple[str, str]  # from one node to the next
+Delays = Literal["none", "fixed", "longest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Paths:
         frame: Bytes of a packet, without Ethernet's overhead.
         patient: Make packets as late as jitter and reordering can.
         members: The hosts by rank; None: all workers.
+        delays: How links delay packets, and how late hosts notice them: not at all, without jitter ("fixed"), or as
+            long as jitter can.
         shares: The share of a vector that each rank sends to each other one, between hosts; None: that of the
             point's algorithm.
     """
@@ -50,11 +54,13 @@ class Paths:
         *,
         patient: bool = False,
         members: Sequence[str] | None = None,
+        delays: Delays = "fixed",
         shares: tuple[Mapping[int, float], ...] | None = None,
     ) -> None:
         self._settings = settings
         self._frame = frame
         self._patient = patient
+        self._delays = delays
         self._given_shares = shares
         self._network = network = settings.network
         self._members = members = tuple(members or settings.members)
@@ -154,7 +160,8 @@ class Paths:
     @property
     def _notice(self) -> float:
         """Return how long a host takes to notice a packet."""
-        return 0.0 if self._settings.world == "live" else self._settings.coalescing
+        unnoticed = self._settings.world == "live" or self._delays == "none"
+        return 0.0 if unnoticed else self._settings.coalescing
 
     @cached_property
     def _trees(self) -> tuple[Tree, ...]:
@@ -195,10 +202,13 @@ class Paths:
     def _alone(self, link: Link) -> float:
         """Return the time of a packet on a link that waits for no other."""
         properties = link.properties
+        if self._delays == "none":
+            return self.packet_seconds(link)
         live = self._settings.world == "live"
         delay = (properties.delay or 0.0) if live else properties.virtual_delay
-        late = properties.jitter + properties.displacement if self._patient else 0.0
-        return self.packet_seconds(link) + delay + late
+        jitter = properties.jitter if self._patient or self._delays == "longest" else 0.0
+        late = properties.displacement if self._patient else 0.0
+        return self.packet_seconds(link) + delay + jitter + late
 
     def packet_seconds(self, link: Link) -> float:
         """Return the time of a packet on the wire; 0 if the link's rate is unlimited."""

@@ -9,7 +9,7 @@ from fanin.experiments.models.circuits import changes
 from fanin.experiments.models.closed_forms import collective, in_network
 from fanin.experiments.models.flows import NoFlowError, carried
 from fanin.experiments.models.packets import full_frame, full_payload, in_network_frame
-from fanin.experiments.models.paths import Paths, shares
+from fanin.experiments.models.paths import Delays, Paths, shares
 from fanin.experiments.models.step import step_parts, step_seconds
 from fanin.experiments.models.timers import virtual_window
 from fanin.experiments.scenario.settings import Settings
@@ -28,6 +28,7 @@ def predicted_seconds(
     members: Sequence[str] | None = None,
     *,
     acknowledged: bool = True,
+    delays: Delays = "fixed",
 ) -> float | None:
     """Predict the seconds of an all-reduce from headers, the links on the path, and how late hosts notice packets.
 
@@ -42,6 +43,7 @@ def predicted_seconds(
         members: The hosts by rank; None: all workers.
         acknowledged: Whether an all-reduce between hosts ends when its last packet is acknowledged, instead of when the
             sum is there.
+        delays: See Paths.
 
     Returns:
         Seconds; None if links are unlimited, or those of hosts differ in an all-reduce between hosts.
@@ -58,7 +60,7 @@ def predicted_seconds(
         piece = min(piece, longest)
         unused = max(0, payload - longest)
         payload, frame = payload - unused, frame - unused
-    paths = Paths(settings, frame, members=members)
+    paths = Paths(settings, frame, members=members, delays=delays)
     if between_hosts:
         if len({settings.network.links_of(name)[0].rate_bits_per_second for name in members}) > 1:
             return None
@@ -67,7 +69,7 @@ def predicted_seconds(
         if settings.world != "live" or settings.transport != "tcp":  # the kernel sets TCP's window
             per_host = settings.window_per == "host"
             bytes_ahead = window * payload * (1 if per_host else settings.flows_per_pair)
-            limit = Window(bytes_ahead, per_host, settings.coalescing)
+            limit = Window(bytes_ahead, per_host, 0.0 if delays == "none" else settings.coalescing)
         if (gathered := settings.compression.gathered(size, workers)) is not None:
             return collective("all-gather", workers, gathered, paths.latency, bandwidth, limit)
         at_cards = _server_card_seconds(settings, size, members, paths)

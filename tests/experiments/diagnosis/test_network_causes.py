@@ -119,3 +119,30 @@ def test_slow_uplinks_delay_packets_that_do_not_wait_for_them(switch: Engine) ->
     given = {"algorithm": "ring", "placement": "spread", "paths": "spray", "payload": 4096, "size": "24 kB"}
     found = diagnosed(switch, topology={"leaf_spine": shape}, **given)
     assert "oversubscription" in causes(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "evidence"),
+    [
+        ({"links": {"delay": "20 us"}}, "links delay packets for up to 20 us"),
+        ({"links": {"jitter": "40 us"}, "size": "100 kB"}, "links delay packets for up to 41 us"),
+        ({"coalescing": "200 us"}, "hosts notice them within 200 us"),
+        (
+            {"topology": RACKS | {"overrides": [{"link": ["leaf2", "h6"], "delay": "50 us"}]}},
+            "the link h6 - leaf2 delays packets for up to 50 us",
+        ),
+    ],
+)
+@pytest.mark.parametrize("algorithm", ["in-network", "halving-doubling"])
+def test_delays_are_named_although_links_send_for_much_of_the_time(
+    switch: Engine, algorithm: str, given: dict[str, Any], evidence: str
+) -> None:
+    found = diagnosed(
+        switch, **{"size": "500 kB", "repetitions": 3, "window": 992, "algorithm": algorithm} | given
+    )
+    assert causes(found) == ["latency"]
+    assert evidence in found.findings[0].evidence
+
+
+def test_usual_delays_of_long_vectors_are_no_cause(switch: Engine) -> None:
+    assert causes(diagnosed(switch, size="1 MB", repetitions=3)) == []

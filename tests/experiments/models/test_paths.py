@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fanin.experiments.models.packets import full_frame
-from fanin.experiments.models.paths import Paths, shares
+from fanin.experiments.models.paths import Delays, Paths, shares
 from fanin.experiments.scenario.settings import Settings
 from fanin.workers.collective import HostBasedAlgorithm
 from fanin.workers.host_based.algorithms.registry import ALGORITHMS
@@ -70,6 +70,27 @@ def test_between_hosts_each_tier_on_the_way_counts(
     packet, delay = 8 * (full_frame(settings) + 24) / 10e9, 1e-6
     assert paths.latency(0, 1) == pytest.approx(fast * packet + slow * 10 * packet + links * delay)
     assert paths.mean_links == links
+
+
+@pytest.mark.parametrize(
+    ("delays", "late", "noticed"), [("none", 0, 0), ("fixed", 1e-6, 5e-6), ("longest", 4e-6, 5e-6)]
+)
+def test_delays_of_links_and_hosts_may_be_left_out_and_jitter_counted(
+    delays: Delays, late: float, noticed: float
+) -> None:
+    settings = Settings.model_validate(
+        {
+            "topology": FAT_TREE,
+            "size": "4 kB",
+            "algorithm": "ring",
+            "hosts": ("h1", "h2"),
+            "coalescing": "5 us",
+            "links": {"jitter": "3 us"},
+        }
+    ).settled
+    packet = 8 * (full_frame(settings) + 24) / 10e9
+    paths = Paths(settings, full_frame(settings), delays=delays)
+    assert paths.latency(0, 1) == pytest.approx(2 * (packet + late) + noticed)
 
 
 @pytest.mark.parametrize(
