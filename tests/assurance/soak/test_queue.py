@@ -14,6 +14,7 @@ from fanin.assurance.soak.run import run_scenario
 from fanin.assurance.soak.scenario import Later, Scenario, Work
 from fanin.controller.jobs.budget import Budget
 from fanin.controller.jobs.ledger import GRANT, Identity, NumberSpace
+from fanin.controller.tree import SLOTS
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import History
 from fanin.simulator.fabric import Job
@@ -86,9 +87,9 @@ def test_scenarios_have_jobs_that_wait_and_some_that_run_side_by_side() -> None:
 # -- mutants: of budget, ledger and controller
 
 
-def overlapping(*_: Any) -> int:
+def overlapping(*_: Any) -> list[range]:
     """Every job in the first slots, whoever has them."""
-    return 0
+    return [range(SLOTS)]
 
 
 withdraw, take = Job._withdraw, NumberSpace.take
@@ -118,7 +119,7 @@ def kept(queue: Queue, job: Job) -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "broken", "likely"),
     [
-        (Budget, "_first_base", overlapping, 30),
+        (Budget, "_gaps", overlapping, 30),
         (Job, "_withdraw", forgetful, 2),
         (NumberSpace, "take", repeated, 152),
         (Queue, "leave", kept, 2),

@@ -95,7 +95,7 @@ def test_marks_at_queues_of_a_packet_slow_senders_down(switch: Engine) -> None:
 
 
 def test_marks_are_named_although_computing_takes_half_of_a_step(switch: Engine) -> None:
-    """What computing takes is no reason to doubt what makes the network slow."""
+    """The time of computing is no reason to doubt what makes the network slow."""
     step = {"forward": "5 ms", "backward": "10 ms", "bucket": "100 kB"}
     given = {"size": "400 kB", "algorithm": "ring", "placement": "spread", "step": step, "repetitions": 3}
     marking = {"links": {"delay": "5 us", "ecn_bytes": "1.5 kB"}, "congestion": {"gain": 1}}

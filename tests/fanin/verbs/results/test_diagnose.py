@@ -21,6 +21,8 @@ from fanin.simulator.fabric import load_switch
 from fanin.topologies.shapes import leaf_spine
 from tests.experiments.results.runs import USAGE, made
 
+ON_TIME = replace(USAGE, workers=tuple(replace(one, began=(0.0, 2.0)) for one in USAGE.workers))
+
 
 def invoke(*arguments: str | Path) -> tuple[int, str]:
     done = CliRunner().invoke(app, ["diagnose", *map(str, arguments)])
@@ -210,7 +212,7 @@ def test_losses_that_cost_little_are_mentioned_with_their_cost(tmp_path: Path) -
 
 
 def test_a_live_run_names_the_causes_that_it_cannot_show(tmp_path: Path) -> None:
-    live = made([1.0, 1.5], world="live") | {"limited_by": "neither", "usage": USAGE.as_columns()}
+    live = made([1.0, 1.5], world="live") | {"limited_by": "neither", "usage": ON_TIME.as_columns()}
     write_results([live], {}, tmp_path)
     output = invoke(tmp_path)[1]
     assert output.startswith("1. unexplained, about ")
@@ -220,9 +222,9 @@ def test_a_live_run_names_the_causes_that_it_cannot_show(tmp_path: Path) -> None
 
 
 def test_a_live_run_is_not_called_right_if_an_unseen_cause_may_have_cost_much(tmp_path: Path) -> None:
-    live = made([1.0, 1.5], world="live") | {"limited_by": "neither", "usage": USAGE.as_columns()}
+    live = made([1.0, 1.5], world="live") | {"limited_by": "neither", "usage": ON_TIME.as_columns()}
     for explained, cause in ((0.7, "cannot tell live"), (0.9, "nothing wrong")):
-        predicted = explained * USAGE.seconds / 2
+        predicted = explained * ON_TIME.seconds / 2
         write_results([live | {"closed_form_seconds": predicted}], {}, tmp_path)
         output = invoke(tmp_path)[1]
         assert output.startswith("No cause found: " if explained < 0.8 else "Nothing wrong: ")

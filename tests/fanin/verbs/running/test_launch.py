@@ -530,11 +530,24 @@ def test_a_program_that_was_not_launched_is_told_how_to(monkeypatch):
 @pytest.mark.parametrize(
     ("how", "function", "given"),
     [
-        ("preferred", "join_or_ring", ((2, 7), {"non_finite": "raise", "deterministic": False})),
+        (
+            "preferred",
+            "join_or_ring",
+            ((2, 7), {"slot_share": None, "non_finite": "raise", "deterministic": False}),
+        ),
         (
             "required",
             "join",
-            ((2,), {"timeout": 7, "give_up": 7, "non_finite": "raise", "deterministic": False}),
+            (
+                (2,),
+                {
+                    "slot_share": None,
+                    "timeout": 7,
+                    "give_up": 7,
+                    "non_finite": "raise",
+                    "deterministic": False,
+                },
+            ),
         ),
     ],
 )
