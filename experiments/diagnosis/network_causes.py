@@ -525,23 +525,23 @@ def _longest_message(settings: Settings) -> int:
 
 # Share of the time for which links send, above which larger vectors would not help much. Shorter delays would.
 _SENDING = 0.26
-# Share of the time that delays must cost: each network has some, and the model overestimates what they cost.
+# Share of the time that unusual delays must cost: the model overestimates it.
 _DELAYED = 0.2
 _LONGER = 2.0  # times as long as the median delay, from which the link with the longest one is named
 
 
 def latency(case: Case) -> Finding | None:
-    """Look for all-reduces whose time the analytical model explains, but not by their bytes, or not without delays."""
+    """Look for all-reduces whose time the analytical model explains, but not by bytes, or not with usual delays."""
     settings, busiest, step = case.settings, max(case.busy.values()), case.step_seconds
     if settings.size is None or case.computing is not None:
         return None
-    fixed, longest, none = (
+    fixed, longest, usual = (
         predicted_seconds(settings, settings.size, SLOTS, delays=delays)
-        for delays in ("fixed", "longest", "none")
+        for delays in ("fixed", "longest", "usual")
     )
-    if fixed is None or longest is None or none is None:
+    if fixed is None or longest is None or usual is None:
         return None
-    late = min(1.0, longest / step) - max(none / step, busiest)
+    late = min(1.0, longest / step) - max(usual / step, busiest)
     small = max(0.0, min(1.0, fixed / step) - busiest) if busiest < _SENDING else 0.0
     return Finding(
         "latency",

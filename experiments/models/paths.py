@@ -12,6 +12,7 @@ from typing import Literal
 from fanin.controller.routes import Routes
 from fanin.controller.tree import FIRST_UDP_PORT, Job, Tree, aggregation_tree
 from fanin.experiments.scenario.settings import Settings
+from fanin.topologies.link import LinkProperties
 from fanin.topologies.model import Link
 from fanin.workers.collective import HostBasedAlgorithm, Operation
 from fanin.workers.host_based.algorithms.all_reduce import sent
@@ -19,7 +20,8 @@ from fanin.workers.host_based.algorithms.registry import algorithm_named
 from fanin.workers.host_based.schedules import schedule
 
 _Direction = tuple[str, str]  # from one node to the next
-Delays = Literal["none", "fixed", "longest"]
+Delays = Literal["usual", "fixed", "longest"]
+_USUAL_DELAY, _USUAL_NOTICE = LinkProperties().virtual_delay, Settings.model_fields["coalescing"].default
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,8 @@ class Paths:
         frame: Bytes of a packet, without Ethernet's overhead.
         patient: Make packets as late as jitter and reordering can.
         members: The hosts by rank; None: all workers.
-        delays: How links delay packets, and how late hosts notice them: not at all, without jitter ("fixed"), or as
-            long as jitter can.
+        delays: How links delay packets, and how late hosts notice them: no longer than is usual, as they do without
+            jitter ("fixed"), or as long as jitter can.
         shares: The share of a vector that each rank sends to each other one, between hosts; None: that of the
             point's algorithm.
     """
@@ -72,7 +74,7 @@ class Paths:
     def latency(self, sender: int, receiver: int) -> float:
         """Return the time from sending a packet until the receiver handles it, for two ranks."""
         trunk = self._trunk(self._leaves[sender], self._leaves[receiver])
-        return self._access[sender] + trunk.seconds + self._access[receiver] + self._notice
+        return self._access[sender] + trunk.seconds + self._access[receiver] + self.notice
 
     @property
     def round_trip(self) -> float:
@@ -83,7 +85,7 @@ class Paths:
         """
         if self._settings.algorithm == "in-network":
             notices = 2 if self._settings.servers else 1
-            return 2 * max(map(self._height, self._trees)) + notices * self._notice
+            return 2 * max(map(self._height, self._trees)) + notices * self.notice
         return 2 * max(
             self.latency(rank, peer) for rank, others in enumerate(self._shares) for peer in others
         )
@@ -158,10 +160,12 @@ class Paths:
         return max(self.packet_seconds(self._network.link_between(*way)) for way in crossed)
 
     @property
-    def _notice(self) -> float:
+    def notice(self) -> float:
         """Return how long a host takes to notice a packet."""
-        unnoticed = self._settings.world == "live" or self._delays == "none"
-        return 0.0 if unnoticed else self._settings.coalescing
+        if self._settings.world == "live":
+            return 0.0
+        late = self._settings.coalescing
+        return min(late, _USUAL_NOTICE) if self._delays == "usual" else late
 
     @cached_property
     def _trees(self) -> tuple[Tree, ...]:
@@ -202,10 +206,10 @@ class Paths:
     def _alone(self, link: Link) -> float:
         """Return the time of a packet on a link that waits for no other."""
         properties = link.properties
-        if self._delays == "none":
-            return self.packet_seconds(link)
         live = self._settings.world == "live"
         delay = (properties.delay or 0.0) if live else properties.virtual_delay
+        if self._delays == "usual":
+            delay = min(delay, _USUAL_DELAY)
         jitter = properties.jitter if self._patient or self._delays == "longest" else 0.0
         late = properties.displacement if self._patient else 0.0
         return self.packet_seconds(link) + delay + jitter + late

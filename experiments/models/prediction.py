@@ -69,7 +69,7 @@ def predicted_seconds(
         if settings.world != "live" or settings.transport != "tcp":  # the kernel sets TCP's window
             per_host = settings.window_per == "host"
             bytes_ahead = window * payload * (1 if per_host else settings.flows_per_pair)
-            limit = Window(bytes_ahead, per_host, 0.0 if delays == "none" else settings.coalescing)
+            limit = Window(bytes_ahead, per_host, paths.notice)
         if (gathered := settings.compression.gathered(size, workers)) is not None:
             return collective("all-gather", workers, gathered, paths.latency, bandwidth, limit)
         at_cards = _server_card_seconds(settings, size, members, paths)

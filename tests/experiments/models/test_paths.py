@@ -73,9 +73,9 @@ def test_between_hosts_each_tier_on_the_way_counts(
 
 
 @pytest.mark.parametrize(
-    ("delays", "late", "noticed"), [("none", 0, 0), ("fixed", 1e-6, 5e-6), ("longest", 4e-6, 5e-6)]
+    ("delays", "late", "noticed"), [("usual", 1e-6, 4e-6), ("fixed", 2e-6, 5e-6), ("longest", 5e-6, 5e-6)]
 )
-def test_delays_of_links_and_hosts_may_be_left_out_and_jitter_counted(
+def test_delays_of_links_and_hosts_may_be_taken_as_usual_and_jitter_counted(
     delays: Delays, late: float, noticed: float
 ) -> None:
     settings = Settings.model_validate(
@@ -85,7 +85,7 @@ def test_delays_of_links_and_hosts_may_be_left_out_and_jitter_counted(
             "algorithm": "ring",
             "hosts": ("h1", "h2"),
             "coalescing": "5 us",
-            "links": {"jitter": "3 us"},
+            "links": {"delay": "2 us", "jitter": "3 us"},
         }
     ).settled
     packet = 8 * (full_frame(settings) + 24) / 10e9
