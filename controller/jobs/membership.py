@@ -279,18 +279,13 @@ class JobService:
                     raise RefusedError(
                         "min_workers: a job that continues without workers has one on each host"
                     )
-                share = self._understand_share(request.get("slot_share"))
+                share = _understood_share(request.get("slot_share"))
                 asked_for = JobRequest(hosts, name, slots, ring, least, per_host, share)
                 return _Member(host, process, local, asked_for, connection)
             case other:
                 raise ValueError(
                     f"job is a name, and slots a number, or null; ring is true or false: not {_quoted(other)}"
                 )
-
-    def _understand_share(self, asked: object) -> int | None:
-        if asked is None or (isinstance(asked, int) and not isinstance(asked, bool) and asked > 0):
-            return asked
-        raise RefusedError(f"slot_share: is {_quoted(asked)}, must be a number from 1")
 
     def _understand_hosts(self, asked: object) -> tuple[str, ...]:
         match asked:
@@ -422,3 +417,9 @@ def _job_of(member: _Member) -> str:
 def _log(what: str, member: _Member) -> None:
     said = {"job": member.request.name, "host": member.host, "pid": member.process}
     _logger.info("%s %s", member, what, extra=said)
+
+
+def _understood_share(asked: object) -> int | None:
+    if asked is None or (isinstance(asked, int) and not isinstance(asked, bool) and asked > 0):
+        return asked
+    raise RefusedError(f"slot_share: is {_quoted(asked)}, must be a number from 1")

@@ -26,6 +26,8 @@ IN_NETWORK, RING, LOSSY, REFERENCE = (
     "#666666",
 )  # Okabe and Ito's palette for colour-blind readers
 
+# Behind a number in a bar. Not quite white: on a dark page it takes the colour of the page, behind a light number.
+NUMBER_BOX: dict[str, Any] = {"facecolor": "#fefefe", "edgecolor": "none", "pad": 1.5}
 STYLE: dict[str, Any] = {
     "font.size": 10,
     "axes.spines.top": False,

@@ -25,7 +25,7 @@ from matplotlib.ticker import (
 )
 
 from fanin.experiments.results.axes import column_label, plain, scale
-from fanin.experiments.results.drawing.figures import STYLE, save
+from fanin.experiments.results.drawing.figures import NUMBER_BOX, STYLE, save
 from fanin.experiments.results.drawing.series import PlotError, Series, every_repetition
 from fanin.experiments.scenario.styles import Spread, Style
 from fanin.experiments.scenario.tables.figure import Plot
@@ -315,10 +315,8 @@ class _Columns:
             bars = axes.bar(x, median, self.width, label=_name(line, plot), **style)
             _hollow(bars.patches, line, looks)
             if len(lines) * len(self.place) <= _MOST_LABELLED:
-                # Not quite white, as in pictures of steps (steps.py).
-                box = {"facecolor": "#fefefe", "edgecolor": "none", "pad": 1.5}
                 for text in axes.bar_label(bars, fmt="%.4g", label_type="center"):
-                    text.set_bbox(box)
+                    text.set_bbox(NUMBER_BOX)
             self._closed_form(axes, line, x)
             if (high > low).any():
                 errors = [median - low, high - median]

@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 
 from fanin.experiments.results.axes import scale
-from fanin.experiments.results.drawing.figures import STYLE, save
+from fanin.experiments.results.drawing.figures import NUMBER_BOX, STYLE, save
 
 _WIDTH = 7.5  # inches
 _BAR = 0.62  # inches for each bar and its name above it
@@ -76,10 +76,8 @@ def draw_steps(steps: Sequence[MeanStep], path: Path) -> None:
                 "" if _is_narrow(step, part, longest) else f"{getattr(step, part) / step.seconds:.0%}"
                 for step in steps
             ]
-            # Not quite white: on a dark page it takes the colour of the page, behind a light number.
-            box = {"facecolor": "#fefefe", "edgecolor": "none", "pad": 1.5}
             for text in axes.bar_label(bars, texts, label_type="center"):
-                text.set_bbox(box if text.get_text() else None)
+                text.set_bbox(NUMBER_BOX if text.get_text() else None)
             begins = [begin + width for begin, width in zip(begins, widths, strict=True)]
         unit = label[label.rindex("(") + 1 : -1]
         lengths = [
