@@ -12,12 +12,13 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.experiments.models.prediction import predicted_training_step
+from fanin.experiments.models.paths import Delays
+from fanin.experiments.models.prediction import predicted_seconds, predicted_training_step
 from fanin.experiments.models.timers import virtual_window
 from fanin.experiments.results.measured import Row
 from fanin.experiments.results.usage import LinkUse, Usage
 from fanin.experiments.scenario.settings import Settings
-from fanin.topologies.model import Role, Topology
+from fanin.topologies.model import Link, Role, Topology
 
 Direction = tuple[str, str]  # from one node to the next
 Busy = Mapping[Direction, float]  # shares of the time of all-reduces
@@ -32,8 +33,7 @@ _ALIKE = 0.95  # share of the busiest link's time from which another link is as 
 class Case:
     """A run to be diagnosed.
 
-    Of `settings` only the topology, the placement, the algorithm, the job's own priority, and the sizes of its work are
-    used: no loss or other property of a link, no lateness, no slow worker, and no rate of a single link.
+    Of `settings` no loss and no other property of a link but its rate and delay is used, no lateness and no slow worker.
 
     Attributes:
         settings: The settings of the run.
@@ -195,13 +195,72 @@ class Case:
     def closed_form(self) -> float:
         """Return the share of the time that the analytical model predicts; 0 if there is no prediction."""
         if self.settings.step is not None and self.computing is not None:
-            step = predicted_training_step(
-                self.settings, self.window, slowness=self.slowness, busiest=self.sending
-            )
+            step = self.predicted(busiest=self.sending)
             loading = float(self.loading.max()) / self.seconds
             return 0.0 if step is None else min(1.0, step / self.step_seconds + loading)
-        seconds = (self.row.get("closed_form_seconds") or 0.0) * len(self.row["seconds"])
-        return min(1.0, seconds / self.seconds)
+        seconds = self.row.get("closed_form_seconds") or self.predicted() or 0.0
+        return min(1.0, seconds / self.step_seconds)
+
+    @cached_property
+    def _alike(self) -> Settings:
+        """Return the settings with the rate of the slowest worker's link for all: the model between hosts needs one."""
+        if self.settings.algorithm == "in-network":
+            return self.settings
+        links = [self.topology.links_of(name)[0] for name in self.settings.members]
+        rates = [link.rate_bits_per_second for link in links]
+        return (
+            self.settings
+            if None in rates
+            else self.with_rates(dict.fromkeys(links, min(filter(None, rates))))
+        )
+
+    @cached_property
+    def healthy(self) -> Settings:
+        """Return the settings with the usual rate on slow links."""
+        slow = {frozenset(way): way for way in self.slow}
+        return self.with_rates(
+            {self.topology.link_between(*way): round(self.usual_rate(way)) for way in slow.values()}
+        )
+
+    def with_rates(self, rates: Mapping[Link, int]) -> Settings:
+        """Return the settings with other rates of some links, in bits/s."""
+        if all(link.rate_bits_per_second == rate for link, rate in rates.items()):
+            return self.settings
+        links = tuple(
+            link.model_copy(update={"rate_bits_per_second": rates.get(link, link.rate_bits_per_second)})
+            for link in self.topology.links
+        )
+        topology = self.topology.model_copy(update={"links": links}).model_dump(mode="json")
+        return Settings.model_validate(self.settings.model_dump(mode="json") | {"topology": topology})
+
+    def predicted(
+        self,
+        settings: Settings | None = None,
+        window: int | None = None,
+        *,
+        delays: Delays = "fixed",
+        slowness: float | None = None,
+        busiest: float = 0.0,
+    ) -> float | None:
+        """Predict the seconds of an all-reduce, or of a training step with the computing that was measured.
+
+        Args:
+            settings: Other settings; None: those of the run, where all hosts' links are like the slowest one.
+            window: Packets in flight; None: those of the run.
+            delays: See Paths.
+            slowness: Factor by which the slowest worker computes longer than in the table `step`; None: as measured.
+            busiest: Seconds for which the busiest link sends in a step.
+
+        Returns:
+            Seconds; None if nothing predicts them, as for a replayed trace.
+        """
+        settings, window = settings or self._alike, window or self.window
+        if settings.step is not None and self.computing is not None:
+            slower = self.slowness if slowness is None else slowness
+            return predicted_training_step(settings, window, slowness=slower, busiest=busiest, delays=delays)
+        if settings.size is None or self.computing is not None:
+            return None
+        return predicted_seconds(settings, settings.size, window, delays=delays)
 
     # -- tiers
 

@@ -11,23 +11,24 @@ from fanin.experiments.diagnosis.case import MOSTLY, Case, percent
 from fanin.experiments.diagnosis.finding import Cause, Finding
 from fanin.experiments.diagnosis.network_causes import (
     collision,
-    congestion_marks,
     deadlock,
-    latency,
-    loss,
     noisy_neighbour,
     oversubscription,
     pause_storm,
     priority_inversion,
-    reordering,
     slot_collisions,
     slow_link,
-    spurious_retransmissions,
     this_machine,
-    window,
 )
+from fanin.experiments.diagnosis.packet_causes import (
+    congestion_marks,
+    duplicates,
+    loss,
+    reordering,
+    spurious_retransmissions,
+)
+from fanin.experiments.diagnosis.size_causes import buckets, latency, window
 from fanin.experiments.diagnosis.worker_causes import (
-    buckets,
     communication,
     data_loader,
     pipeline_bubble,
@@ -51,6 +52,7 @@ NETWORK_TESTS: tuple[_Test, ...] = (
     priority_inversion,
     loss,
     reordering,
+    duplicates,
     spurious_retransmissions,
     congestion_marks,
     window,

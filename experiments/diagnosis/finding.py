@@ -11,6 +11,7 @@ Cause = Literal[
     "straggler",
     "loss",
     "reordering",
+    "duplicates",
     "spurious retransmissions",
     "congestion marks",
     "pause storm",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import ceil
 from typing import Literal
 
@@ -11,13 +10,7 @@ from numpy.typing import NDArray
 
 from fanin.experiments.diagnosis.case import Case, percent
 from fanin.experiments.diagnosis.finding import Finding
-from fanin.experiments.models.prediction import predicted_seconds, predicted_training_step
-from fanin.experiments.models.step import step_parts
 from fanin.experiments.scenario.settings import Settings
-from fanin.experiments.scenario.tables.step import Step
-from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
-from fanin.native.text import counted
-from fanin.topologies.units import BYTES, exact_text, percent_text, quantity_text
 
 _Limit = Literal["bytes", "latencies"]
 
@@ -76,38 +69,32 @@ def _slow(case: Case) -> Finding:
     )
 
 
-_MODEL_ERROR = 0.1  # share of a step by which the analytical model may predict it too long
-
-
 def _saved_without_slow(case: Case, usual: float) -> float:
-    """Predict the most of the time that is saved if all workers compute for the `usual` seconds in all steps.
+    """Predict which share of the time is saved if all workers compute for the `usual` seconds in all steps.
 
     It is less than what the slow worker computes longer where sums are hidden behind that.
     """
-    settings = case.settings
-    if settings.step is None:
-        return 1.0
-    slowness = case.slowness * usual / (case.longest_computing or 1.0)
-    step = predicted_training_step(settings, case.window, slowness=slowness, busiest=case.sending)
-    if step is None:
-        return 1.0
-    loading = float(case.loading.max()) / case.seconds
-    return max(0.0, 1 - loading - step / case.step_seconds + _MODEL_ERROR)
+    sending = max(case.busy.values()) * case.step_seconds
+    slowness = case.slowness * usual / (case.longest_computing or 1.0) if case.settings.step else 1.0
+    now, then = (case.predicted(slowness=each, busiest=sending) for each in (None, slowness))
+    return 1.0 if now is None or then is None else max(0.0, (now - then) / case.step_seconds)
 
 
 def _late(case: Case) -> Finding:
     """Find the worker that calls last because of what it does, and not because of a barrier that ended late there."""
     workers = case.usage.workers
-    own = [worker.began if worker.own_seconds is None else worker.own_seconds for worker in workers]
-    began = np.array(own)
-    late = began.max(axis=0) - _usual(began)
+    own = [worker.own_seconds for worker in workers if worker.own_seconds is not None]
+    began = np.array(own or [worker.began for worker in workers])
+    # Without own_seconds, the barrier may have let a worker go before the others.
+    late = began.max(axis=0) - (began.min(axis=0) if own else _usual(began))
     last = began.argmax(axis=0)
     most = int(np.bincount(last, weights=late).argmax())
     times = int(np.count_nonzero(last == most))
+    other = "first" if own else "median"
     return Finding(
         "straggler",
         float(late.sum() / case.seconds),
-        f"the last worker called {1e6 * late.mean():,.0f} us after the median one, on average, of "
+        f"the last worker called {1e6 * late.mean():,.0f} us after the {other} one, on average, of "
         f"{1e6 * case.seconds / len(late):,.0f} us; {workers[most].host} was the last {times} of {len(late)} times",
         f"find out what {workers[most].host} computes before it calls; workers do not wait for the network",
     )
@@ -219,89 +206,3 @@ def _less_communication(limit: _Limit) -> str:
         "let workers compute more for each sum (larger batches, gradient accumulation), send less (compression), or "
         "use " + ("faster links" if limit == "bytes" else "shorter paths and fewer, larger sums")
     )
-
-
-# -- Gradients that are summed in too many parts, in too few, or only when all are ready
-
-
-_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # buckets that are tried
-
-
-def buckets(case: Case) -> Finding | None:
-    """Look for a size of buckets with which the analytical model predicts a shorter step."""
-    settings, step = case.settings, case.settings.step
-    if step is None or case.computing is None:
-        return None
-    elements = settings.elements or 1
-    slices, _ = step_parts(step, elements)
-    now, mean = len(slices), -(-elements // len(slices))
-    present = predicted_training_step(settings, case.window, None, case.slowness, case.sending)
-    tried = dict(_other_buckets(settings, elements))
-    others = {
-        size: seconds
-        for size, table in tried.items()
-        if (seconds := predicted_training_step(settings, case.window, table, case.slowness, case.sending))
-        is not None
-    }
-    if present is None or not others:
-        return None
-    best = min(others, key=lambda size: (others[size], -size))
-    # The step may be shorter already than the model predicts for the present buckets.
-    saved = min(present, case.step_seconds) - others[best]
-    share = min(saved / case.step_seconds, case.saved_at_most)
-    if share <= 0:
-        return None
-    few = len(step_parts(tried[best], elements)[0])
-    each, better = (quantity_text(ELEMENT_BYTES * -(-elements // count), BYTES) for count in (now, few))
-    alone = 1e6 * (predicted_seconds(settings, ELEMENT_BYTES * mean, case.window) or 0.0)
-    times = (
-        f"the analytical model predicts a step of {1e6 * others[best]:,.0f} us with {counted(few, 'bucket')} of "
-        f"{better}, and {1e6 * present:,.0f} us with the present ones"
-    )
-    key = "workload" if settings.workload else "step"
-    change = f"set {key}.bucket = '{exact_text(best, BYTES)}'"
-    if best >= 2**20:
-        change += f" (DDP: bucket_cap_mb={round(best / 2**20)})"
-    if settings.workload and settings.workload.scale < 1:
-        change += (
-            f"; at a scale of {percent_text(settings.workload.scale)}, latencies weigh more than in the real step, "
-            "unless links.delay and coalescing are scaled, too"
-        )
-    if few < now:
-        return Finding(
-            "small buckets",
-            share,
-            f"{now:,} buckets of {each} are summed one after another, {alone:,.1f} us each, mostly latency; {times}",
-            change,
-        )
-    if now == 1:
-        return Finding(
-            "no overlap",
-            share,
-            f"the whole gradient of {each} is summed after the backward pass, for {alone:,.0f} us in which no worker "
-            f"computes; {times}",
-            f"sum parts of the gradient while the backward pass computes the others: {change}",
-        )
-    return Finding(
-        "large buckets",
-        share,
-        f"the last of {now:,} buckets of {each} is ready only when the backward pass ends, and takes {alone:,.0f} us "
-        f"in which no worker computes; {times}",
-        change,
-    )
-
-
-def _other_buckets(settings: Settings, elements: int) -> Iterator[tuple[int, Step]]:
-    """Yield sizes of a bucket in bytes, as its key has them, each with a table of such buckets."""
-    step, workload = settings.step, settings.workload
-    assert step is not None
-    if workload is None:
-        for count in _COUNTS:
-            size = ELEMENT_BYTES * -(-elements // count)
-            yield size, step.model_copy(update={"bucket": size, "buckets": ()})
-        return
-    # Those of a model end with its tensors, and have the bytes of the model before it is scaled.
-    for count in _COUNTS:
-        size = ELEMENT_BYTES * round(elements / count / workload.scale)
-        filled = workload.model_copy(update={"bucket": size}).filled_in(None)
-        yield size, step.model_copy(update={"buckets": Step.model_validate(filled["step"]).buckets})

@@ -21,7 +21,8 @@ from fanin.workers.host_based.schedules import schedule
 
 _Direction = tuple[str, str]  # from one node to the next
 Delays = Literal["usual", "fixed", "longest"]
-_USUAL_DELAY, _USUAL_NOTICE = LinkProperties().virtual_delay, Settings.model_fields["coalescing"].default
+_USUAL_DELAY = 2 * LinkProperties().virtual_delay  # a delay twice as long as the default is nothing unusual
+_USUAL_NOTICE = Settings.model_fields["coalescing"].default
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,7 +227,13 @@ def _busiest_link_seconds(settings: Settings, size: int) -> float:
 
 
 def predicted_training_step(
-    settings: Settings, window: int, step: Step | None = None, slowness: float = 1.0, busiest: float = 0.0
+    settings: Settings,
+    window: int,
+    step: Step | None = None,
+    slowness: float = 1.0,
+    busiest: float = 0.0,
+    *,
+    delays: Delays = "fixed",
 ) -> float | None:
     """Predict the seconds of a training step, without the time in which workers wait for data.
 
@@ -238,6 +244,7 @@ def predicted_training_step(
         slowness: Factor by which the slowest worker computes longer than in the table.
         busiest: Seconds for which the busiest link sends for a whole gradient, if that is known. A sum takes at least
             its part of them.
+        delays: See Paths.
 
     Returns:
         Seconds; None if predicted_seconds() cannot predict the sums.
@@ -249,7 +256,7 @@ def predicted_training_step(
     parts = [ELEMENT_BYTES * (part.stop - part.start) for part in slices]
     # A sum knows what exponents to expect from the previous sum of the same length.
     several = settings.model_copy(update={"repetitions": settings.repetitions * len(parts)})
-    alone = {size: predicted_seconds(several, size, window) for size in set(parts)}
+    alone = {size: predicted_seconds(several, size, window, delays=delays) for size in set(parts)}
     per_byte = busiest / sum(parts)
     sums = [max(seconds, per_byte * part) for part in parts if (seconds := alone[part]) is not None]
     if len(sums) < len(parts):

@@ -197,8 +197,8 @@ def _loader_and_slow_link(draw: _Draw) -> Settings:
 
 def _straggler_and_slow_link(draw: _Draw) -> Settings:
     link = draw.pick.choice(_host_links(draw.topology))
-    slow = [{"host": draw.host(), "factor": 4.0}]
-    return draw.settings(_with_rate(draw.topology, link, 10), **draw.step(1.0, stragglers=slow))
+    slow = [{"host": draw.host(), "factor": 6.0}]
+    return draw.settings(_with_rate(draw.topology, link, 7), **draw.step(1.0, stragglers=slow))
 
 
 def _host_links(topology: Topology) -> list[Link]:

@@ -36,6 +36,19 @@ def test_links_that_deliver_packets_late_are_named(switch: Engine) -> None:
     assert "packet_threshold" in found.findings[0].change
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "duplication"), [("ring", 0.0), ("ring", 0.4), ("halving-doubling", 0.4)]
+)
+def test_links_that_deliver_packets_twice_are_named(
+    switch: Engine, algorithm: str, duplication: float
+) -> None:
+    """All links carry the copies that those before them have made."""
+    found = diagnosed(
+        switch, size="400 kB", algorithm=algorithm, hosts=OURS, links={"duplication": duplication}
+    )
+    assert causes(found) == (["duplicates"] if duplication else [])
+
+
 def test_timers_that_end_before_answers_come_are_named(switch: Engine) -> None:
     timers = {"initial_rto": "10 us", "min_rto": "10 us", "granularity": "1 us"}
     found = diagnosed(switch, size="200 kB", links={"delay": "10 us"}, recovery=timers)

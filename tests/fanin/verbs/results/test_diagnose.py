@@ -43,7 +43,7 @@ def clean() -> Row:
 
 @pytest.fixture(scope="module")
 def small_window() -> Row:
-    return ran(window=4, links={"delay": "20 us"})
+    return ran(window=4, links={"delay": "2 us"})
 
 
 def test_one_point_has_evidence_and_what_to_change(small_window: Row, tmp_path: Path) -> None:
