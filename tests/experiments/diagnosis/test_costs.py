@@ -1,4 +1,4 @@
-"""What a cause costs, alone and next to others: the estimate is compared with a run without the cause."""
+"""The share of the time that a cause costs, alone and next to others, compared with a run without the cause."""
 
 from __future__ import annotations
 
