@@ -33,7 +33,7 @@ _ALIKE = 0.95  # share of the busiest link's time from which another link is as 
 class Case:
     """A run to be diagnosed.
 
-    Of `settings` no loss is used and no other property of a link but its rate and delay, no lateness and no slow worker.
+    Of `settings` no loss is used, no other property of a link but its rate and delay, no lateness and no slow worker.
 
     Attributes:
         settings: The settings of the run.
