@@ -58,6 +58,7 @@ def import_trace(
         fanin import all_reduce_perf.txt -o scenario.toml
     """
     # Imported here to keep --help fast.
+    from fanin.experiments.workloads.nccl_tests import Calibration
     from fanin.experiments.workloads.trace import TraceError
     from fanin.experiments.workloads.trace_files import load_calibration, load_trace
     from fanin.table import print_records
@@ -70,32 +71,32 @@ def import_trace(
     except ValueError as error:
         raise failure("import", f"--rate {rate}: {error}", 2) from None
     with failing("import", TraceError, status=2):
-        calibration = load_calibration(files[0], world_size) if len(files) == 1 else None
-        trace = None if calibration else load_trace(files)
+        found = (load_calibration(files[0], world_size) if len(files) == 1 else None) or load_trace(files)
     name = "imported" if output is None else _scenario_name(output)
-    if calibration:
-        if as_json:
-            print_records(_sizes(calibration))
-        else:
-            _show_calibration(calibration)
-        lines = list(_calibrated(name, files[0], calibration))
+    folder = Path.cwd() if output is None else output.parent
+    if isinstance(found, Calibration):
+        lines = list(_calibrated(name, files[0], found))
     else:
-        assert trace is not None
-        if as_json:
-            print_records([_times(trace), *_operations(trace)])
-            for note in trace.notes:
-                say(note, err=True)
-        else:
-            _show_trace(trace)
-        folder = Path.cwd() if output is None else output.parent
-        lines = list(_replayed(name, [os.path.relpath(file, folder) for file in files], trace, host_rate))
-    if output is None:
-        if not as_json:
-            say("\nWith -o SCENARIO.toml, a scenario is written.")
+        lines = list(_replayed(name, [os.path.relpath(file, folder) for file in files], found, host_rate))
+    if output is not None:
+        # Before anything is printed, since who reads it may stop reading.
+        folder.mkdir(parents=True, exist_ok=True)
+        output.write_text("\n".join(lines) + "\n")
+    if as_json:
+        if isinstance(found, Calibration):
+            print_records(_sizes(found))
+            return
+        print_records([_times(found), *_operations(found)])
+        for note in found.notes:
+            say(note, err=True)
         return
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text("\n".join(lines) + "\n")
-    if not as_json:
+    if isinstance(found, Calibration):
+        _show_calibration(found)
+    else:
+        _show_trace(found)
+    if output is None:
+        say("\nWith -o SCENARIO.toml, a scenario is written.")
+    else:
         say(f"\nwrote {output}; edit its network, and run it: fanin run {output}")
 
 

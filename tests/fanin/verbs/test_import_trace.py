@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from statistics import fmean
@@ -116,6 +119,17 @@ def test_json_has_the_times_of_steps_and_a_record_of_each_operation(tmp_path: Pa
     assert fmean(times["step_seconds"]) == pytest.approx(0.08851, rel=1e-3)
     assert record == {"operation": "all-reduce", "calls": 6, "bytes": 15_876_216, "groups": 1}
     assert output.exists()
+
+
+def test_a_reader_that_stops_does_not_cost_the_scenario(tmp_path: Path) -> None:
+    output, (reader, writer) = tmp_path / "scenario.toml", os.pipe()
+    os.close(reader)
+    arguments = ["import", *GLOO, "--json", "-o", str(output)]
+    subprocess.run(
+        [sys.executable, "-m", "fanin", *arguments], stdout=writer, stderr=subprocess.DEVNULL, check=False
+    )
+    os.close(writer)
+    assert load_scenario(output).frame.name == "scenario"
 
 
 def test_an_output_of_nccl_tests_becomes_links_of_its_latency_and_rate(tmp_path: Path) -> None:
