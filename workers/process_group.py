@@ -8,7 +8,6 @@ groups of some of the ranks that get no lease.
 """
 
 import atexit
-import ctypes
 import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -29,12 +28,23 @@ from fanin.workers.communicator import Communicator, Handle, Request
 from fanin.workers.job.calls import Calls, RefusedError, collective
 from fanin.workers.job.environment import HOST
 from fanin.workers.prepared_calls import Remembered, borrowed_view
+from fanin.workers.tensor_memory import (
+    Tensors,
+    arrays_of,
+    bits_of,
+    check_fit,
+    flat,
+    in_place,
+    numbers_of,
+    place,
+    place_all,
+    put_back,
+    round_into,
+)
 from fanin.workers.values.compression import Compression
 
 _LONGEST_NAME = 12  # of a group, of which PyTorch makes a number or a hash
 
-Tensors = Sequence[torch.Tensor]
-Copies = list[tuple[Array, torch.Tensor]]
 _Class = TypeVar("_Class")
 
 # Not a dict: looking up one of PyTorch's operations in it takes a microsecond.
@@ -103,7 +113,7 @@ class Work(dist.Work):
         super().__init__()
         self._handles = handles
         # A future knows on which devices its tensors are: whoever waits for it then waits for copies to them.
-        devices = sorted({tensor.device for tensor in _flat(tensors) if tensor.is_cuda}, key=str)
+        devices = sorted({tensor.device for tensor in flat(tensors) if tensor.is_cuda}, key=str)
         ended: torch.futures.Future[None] = torch.futures.Future(devices=devices)
 
         # DDP's reducer notices only errors raised in here: those of set_exception() are visible to Python only.
@@ -119,7 +129,7 @@ class Work(dist.Work):
 
         self._future = ended.then(complete)
         if profiler._is_profiler_enabled:
-            span = _recorded(name, _flat(tensors if whole is None else whole))
+            span = _recorded(name, flat(tensors if whole is None else whole))
             span.__enter__()
             span._call_end_callbacks_on_future(self._future)
         handles[-1].add_done_callback(lambda _: ended.set_result(None))
@@ -169,15 +179,15 @@ def allreduce(
         RefusedError: If the tensors have no values in memory, or numbers that have no such reduction.
         ValueError: See Communicator.allreduce().
     """
-    arrays, copies = _arrays(tensors)
+    arrays, copies = arrays_of(tensors)
     bits = None if compression else _integer_bits(communicator, tensors)
     handle = communicator.allreduce(arrays, op, out=arrays, bits=bits, compression=compression, async_op=True)
 
-    def put_back() -> None:
-        _put_back(copies)
+    def finish_all() -> None:
+        put_back(copies)
         finish()
 
-    return Work("allreduce_", communicator.calls, [handle], tensors, put_back)
+    return Work("allreduce_", communicator.calls, [handle], tensors, finish_all)
 
 
 def gloo(store: dist.Store, rank: int, size: int, timeout: timedelta, *, late: bool) -> dist.ProcessGroupGloo:
@@ -311,9 +321,9 @@ class ProcessGroup(dist.ProcessGroup):
         if len(tensors) == 1 and (request := self._request(tensors[0], op)):
             self._communicator.carry_out(request)
             return
-        arrays, copies = _arrays(tensors)
+        arrays, copies = arrays_of(tensors)
         self._communicator.allreduce(arrays, op, out=arrays, bits=_integer_bits(self._communicator, tensors))
-        _put_back(copies)
+        put_back(copies)
 
     def _request(self, tensor: torch.Tensor, op: Operation) -> Request[Any] | None:
         """Return a request to all-reduce a tensor in place; None if numpy cannot use its memory.
@@ -331,7 +341,7 @@ class ProcessGroup(dist.ProcessGroup):
             return self._requests.remember(key, self._new_request(tensor, op))
 
     def _new_request(self, tensor: torch.Tensor, op: Operation) -> Request[Any] | None:
-        array = _in_place(tensor)
+        array = in_place(tensor)
         if array is None:
             return None
         mine = borrowed_view(array)
@@ -352,13 +362,13 @@ class ProcessGroup(dist.ProcessGroup):
             return self._on_hosts("reduce", tensors, opts)
         self._check_root(opts.rootRank)
         root = opts.rootRank == self._communicator.rank
-        arrays, copies = _arrays(tensors)
+        arrays, copies = arrays_of(tensors)
         out = arrays if root else None
         handle = self._communicator.reduce(arrays, opts.rootRank, op, out=out, async_op=True)
 
         def finish() -> None:
             if root:
-                _put_back(copies)
+                put_back(copies)
                 self._divide(opts, tensors)
 
         return self._limited(Work("reduce_", self.calls, [handle], tensors, finish))
@@ -367,13 +377,13 @@ class ProcessGroup(dist.ProcessGroup):
     def broadcast(self, tensors: Tensors, opts: Any = _BROADCAST) -> Work:
         """Copy the root's tensors into those of the other ranks."""
         self._check_root(opts.rootRank)
-        bits = [flattened(_bits(tensor)) for tensor in tensors]
+        bits = [flattened(bits_of(tensor)) for tensor in tensors]
         handle = self._communicator.broadcast(bits, opts.rootRank, async_op=True)
 
         def finish() -> None:
             for array, tensor in zip(bits, tensors, strict=True):
                 if not (tensor.is_cpu and tensor.is_contiguous()):
-                    _place(array, tensor)
+                    place(array, tensor)
 
         return self._limited(Work("broadcast_", self.calls, [handle], tensors, finish))
 
@@ -388,7 +398,7 @@ class ProcessGroup(dist.ProcessGroup):
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:  # noqa: ARG002
         """Gather each input from all ranks into one list of outputs, with a tensor for each rank."""
         self._check_lists(inputs, outputs)
-        return self._gather(inputs, outputs, _place_all)
+        return self._gather(inputs, outputs, place_all)
 
     @collective
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
@@ -404,8 +414,8 @@ class ProcessGroup(dist.ProcessGroup):
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:  # noqa: ARG002
         """Gather several inputs as all_gather_single() does one."""
         for tensor, output in zip(inputs, outputs, strict=True):
-            _check_fit(output, tensor, self._communicator.size)
-        return self._gather(inputs, outputs, _place)
+            check_fit(output, tensor, self._communicator.size)
+        return self._gather(inputs, outputs, place)
 
     @collective
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = _GATHER) -> Work:
@@ -413,7 +423,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._check_root(opts.rootRank)
         if opts.rootRank == self._communicator.rank:
             self._check_lists(inputs, outputs)
-            return self._gather(inputs, outputs, _place_all)
+            return self._gather(inputs, outputs, place_all)
         return self._gather(inputs, [[]], lambda _gathered, _nowhere: None)
 
     @collective
@@ -434,8 +444,8 @@ class ProcessGroup(dist.ProcessGroup):
                     raise RefusedError(
                         f"the tensors are of different types: {output.dtype} and {tensor.dtype}"
                     )
-            _check_fit(output, tensors[self._communicator.rank])
-        lists = [[_numbers(tensor) for tensor in tensors] for tensors in inputs]
+            check_fit(output, tensors[self._communicator.rank])
+        lists = [[numbers_of(tensor) for tensor in tensors] for tensors in inputs]
         handles: list[Handle[Any]] = []
         for arrays in lists:
             if len({array.size for array in arrays}) == 1:
@@ -465,13 +475,13 @@ class ProcessGroup(dist.ProcessGroup):
                 work.wait()
             return last
         for output, tensor in zip(outputs, inputs, strict=True):
-            _check_fit(tensor, output, self._communicator.size)
-        arrays = [_numbers(tensor) for tensor in inputs]
+            check_fit(tensor, output, self._communicator.size)
+        arrays = [numbers_of(tensor) for tensor in inputs]
         handles = [self._communicator.reduce_scatter(array, op, async_op=True) for array in arrays]
         return self._scattered(outputs, inputs, handles, opts)
 
     def _gather(self, inputs: Tensors, outputs: Sequence[Any], place: Callable[[Array, Any], None]) -> Work:
-        arrays = [flattened(_bits(tensor)) for tensor in inputs]
+        arrays = [flattened(bits_of(tensor)) for tensor in inputs]
         handles = [self._communicator.allgather(array, async_op=True) for array in arrays]
 
         def finish() -> None:
@@ -497,7 +507,7 @@ class ProcessGroup(dist.ProcessGroup):
         def finish() -> None:
             for handle, output in zip(handles, outputs, strict=True):
                 result = handle.wait()
-                _round(result[rank] if isinstance(result, list) else result, output)
+                round_into(result[rank] if isinstance(result, list) else result, output)
             self._divide(opts, outputs)
 
         return self._limited(
@@ -526,7 +536,7 @@ class ProcessGroup(dist.ProcessGroup):
         for tensor, output in zip(inputs, outputs, strict=True):
             self._check_count(output)
             for each in output:
-                _check_fit(each, tensor)
+                check_fit(each, tensor)
 
     def _check_count(self, tensors: Tensors) -> None:
         if len(tensors) != self._communicator.size:
@@ -637,130 +647,7 @@ def _operation(opts: Any, tensors: Tensors) -> Operation | None:
     return None
 
 
-def _arrays(tensors: Tensors) -> tuple[list[Array], Copies]:
-    """Return an array for each tensor, in its own memory where possible, and a list of those that are copies."""
-    arrays, copies = [], []
-    for tensor in tensors:
-        array = _in_place(tensor)
-        if array is None:
-            array = _numbers(tensor)
-            copies.append((array, tensor))
-        arrays.append(array)
-    return arrays, copies
-
-
 def _integer_bits(communicator: Communicator, tensors: Tensors) -> Literal[16] | None:
     """Return 16 if these tensors are to travel as integers of 16 bits, although they become float32 here."""
     short = communicator.bfloat16_bits == 16 and all(tensor.dtype == torch.bfloat16 for tensor in tensors)
     return 16 if short else None
-
-
-def _in_place(tensor: torch.Tensor) -> Array | None:
-    """Return the tensor's own memory, flat, if numpy can use it and it has no gaps; otherwise None."""
-    tensor = _checked(tensor)
-    if tensor.dtype == torch.bfloat16 or not tensor.is_cpu or not tensor.is_contiguous():
-        return None
-    return _memory(tensor).reshape(-1)
-
-
-def _numbers(tensor: torch.Tensor) -> Array:
-    """Return the tensor's values as a flat array without gaps that numpy can calculate with."""
-    tensor = _staged(_checked(tensor))
-    return flattened(_memory(tensor.float() if tensor.dtype == torch.bfloat16 else tensor))
-
-
-def _bits(tensor: torch.Tensor) -> Array:
-    """Return the tensor's own memory, or a copy of that of a device, to be passed on without looking at the values."""
-    tensor = _staged(_checked(tensor))
-    return _memory(tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor)
-
-
-def _staged(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor, or a copy of it in main memory, which its device can read and write directly if it is CUDA's.
-
-    The copy is complete when this returns: the thread that sums it knows no streams.
-    """
-    if tensor.is_cpu:
-        return tensor
-    staged = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-    return staged.copy_(tensor)
-
-
-def _memory(tensor: torch.Tensor) -> Array:
-    """Return a tensor's memory as an array that keeps it alive.
-
-    After Tensor.numpy(), PyTorch refuses to resize the tensor, which its batched PowerSGD does.
-    """
-    if tensor.is_neg() or tensor.is_conj():
-        raise RefusedError(
-            "a tensor with its negative or conjugate bit set has no values in memory: "
-            "tensor.resolve_neg() or resolve_conj() makes one"
-        )
-    storage = tensor.untyped_storage()
-    memory: Any = (ctypes.c_byte * storage.nbytes()).from_address(storage.data_ptr())
-    memory.owner = tensor
-    size = tensor.element_size()
-    try:
-        dtype = np.dtype(str(tensor.dtype).removeprefix("torch."))
-    except TypeError as error:
-        raise RefusedError(f"numpy has no {tensor.dtype}: view the tensor as torch.uint8") from error
-    array: Array = np.ndarray(
-        tuple(tensor.shape),
-        dtype,
-        memory,
-        tensor.storage_offset() * size,
-        [stride * size for stride in tensor.stride()],
-    )
-    return array
-
-
-def _checked(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.is_meta or tensor.layout != torch.strided:
-        raise RefusedError(
-            f'the backend "fanin" takes dense tensors with values, not {tensor.layout} on {tensor.device}; '
-            "convert it with tensor.to_dense()"
-        )
-    return tensor.detach() if tensor.requires_grad else tensor
-
-
-def _check_fit(larger: torch.Tensor, smaller: torch.Tensor, times: int = 1) -> None:
-    """Raise RefusedError if one tensor has not so many times the elements of another, of the same type."""
-    for each in (larger, smaller):
-        _checked(each)
-    if larger.dtype != smaller.dtype or larger.numel() != times * smaller.numel():
-        raise RefusedError(
-            f"tensors do not fit: {smaller.numel():,} elements of {smaller.dtype} "
-            f"{f'from each of {times} ranks ' if times > 1 else ''}and {larger.numel():,} of {larger.dtype}"
-        )
-
-
-def _put_back(copies: Copies) -> None:
-    """Copy results back into tensors that could not be used in place."""
-    for array, tensor in copies:
-        _round(array, tensor)
-
-
-def _round(array: Array, tensor: torch.Tensor) -> None:
-    """Copy an array into a tensor of any type."""
-    tensor.detach().copy_(torch.from_numpy(array).view(tensor.shape))
-
-
-def _place(array: Array, tensor: torch.Tensor) -> None:
-    """Copy an array of _bits() into a tensor of the same type."""
-    if tensor.is_cpu:
-        np.copyto(_bits(tensor), array.reshape(tensor.shape), casting="no")
-        return
-    bits = torch.from_numpy(array)
-    tensor.detach().copy_(
-        (bits.view(tensor.dtype) if tensor.dtype == torch.bfloat16 else bits).view(tensor.shape)
-    )
-
-
-def _place_all(arrays: Array, tensors: Tensors) -> None:
-    for array, tensor in zip(arrays, tensors, strict=True):
-        _place(array, tensor)
-
-
-def _flat(outputs: Sequence[Any]) -> list[torch.Tensor]:
-    """Return the tensors of a list of tensors, or of lists of them."""
-    return [tensor for each in outputs for tensor in (each if isinstance(each, list | tuple) else [each])]

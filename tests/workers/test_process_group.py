@@ -30,7 +30,8 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from fanin.torch import CompressionState, allreduce_hook, compression_hook  # noqa: E402
 from fanin.workers import process_group  # noqa: E402
-from fanin.workers.process_group import ProcessGroup, _in_place  # noqa: E402
+from fanin.workers.process_group import ProcessGroup  # noqa: E402
+from fanin.workers.tensor_memory import in_place  # noqa: E402
 
 pytestmark = pytest.mark.torch
 N = 3
@@ -168,7 +169,7 @@ def test_tensors_with_gaps_those_with_gradients_and_several_at_once(comms: list[
 
 def test_a_tensor_that_numpy_can_have_is_summed_where_it_is() -> None:
     for x in (torch.ones(3), torch.ones(4)[1:], nn.Parameter(torch.ones(2, 2))):
-        array = _in_place(x)
+        array = in_place(x)
         assert array is not None
         assert array.ctypes.data == x.data_ptr()
 
