@@ -25,6 +25,9 @@ Busy = Mapping[Direction, float]  # shares of the time of all-reduces
 
 _TIERS: dict[str, int] = {"host": 0} | {role: tier for tier, role in enumerate(get_args(Role), start=1)}
 _SLOWED = 0.8  # share of the usual rate below which a link is slow; packet sizes change the rate by less than a fifth
+# A cause that costs a smaller share of the time is not named. Estimates are wrong by a few hundredths, and one that
+# costs a fifth is to be named.
+THRESHOLD = 0.15
 MOSTLY = 0.5  # share of a time that bytes, latencies and computing must explain, or something else is wrong
 _ALIKE = 0.95  # share of the busiest link's time from which another link is as busy
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
-from fanin.experiments.diagnosis.case import MOSTLY, Case, percent
+from fanin.experiments.diagnosis.case import MOSTLY, THRESHOLD, Case, percent
 from fanin.experiments.diagnosis.finding import Cause, Finding
 from fanin.experiments.diagnosis.network_causes import (
     collision,
@@ -31,6 +31,7 @@ from fanin.experiments.diagnosis.size_causes import buckets, latency, window
 from fanin.experiments.diagnosis.worker_causes import (
     communication,
     data_loader,
+    idle_without,
     pipeline_bubble,
     straggler,
     waiting,
@@ -69,9 +70,6 @@ WORKER_TESTS: tuple[_Test, ...] = (straggler, data_loader, pipeline_bubble)
 UNSEEN_LIVE: tuple[Cause, ...] = ("slow link", "pause storm", "priority inversion")
 
 IDLE = 0.2  # share of the time for which workers may idle without a cause
-# A cause that costs a smaller share of the time is not named. Estimates are wrong by a few hundredths, and one that
-# costs a fifth is to be named.
-THRESHOLD = 0.15
 _MENTIONED = 0.05  # a cause that costs less than THRESHOLD, but this, is mentioned; losses always are
 
 
@@ -161,9 +159,11 @@ def diagnose(row: Row, usage: Usage | None, compute: float | None = None) -> Dia
     named = sum(finding.share for finding in findings)
     rest = communication(case)
     if rest is not None and (case.idle or 0.0) - named >= IDLE:
-        # After the causes that cost much, since it is what they leave.
-        place = sum(finding.share >= IDLE for finding in findings)
-        findings.insert(place, replace(rest, share=min(rest.share, (case.idle or 0.0) - named)))
+        left = idle_without(case, {finding.cause for finding in findings}, (case.idle or 0.0) - named)
+        if left >= IDLE or not findings:
+            # After the causes that cost much, since it is what they leave.
+            place = sum(finding.share >= IDLE for finding in findings)
+            findings.insert(place, replace(rest, share=min(rest.share, left)))
     elif not findings and case.explained < MOSTLY:
         findings.append(_unexplained(case))
     elif not findings and case.computing is None:

@@ -99,19 +99,21 @@ def duplicates(case: Case) -> Finding | None:
     own = case.predicted()
     if not twice or own is None:
         return None
-    loading = float(case.loading.max()) / case.seconds
+    worst = max(case.links.values(), key=lambda link: link.duplicated)
+    single = 2 * worst.duplicated > twice
+    each = worst.duplicated / worst.packets if single else twice / packets
     # Each link of a path sends the copies that the links before it have made.
     top = max(case.tier(switch.name) for switch in case.topology.switches)
     way = max(case.busy, key=case.busy.__getitem__)
     before = case.tier(way[0]) if case.climbs(way) else 2 * top - case.tier(way[0])
-    each = twice / packets
-    left = 1 - max(own / case.step_seconds + loading, case.busy[way] / (1 + each) ** before)
+    busiest = case.busy[way] / (1 + each) ** (1 if single else before)
+    left = 1 - max(own / case.step_seconds + float(case.loading.max()) / case.seconds, busiest)
     return Finding(
         "duplicates",
-        max(0.0, min(left, 1 - 1 / (1 + each) ** (2 * top - 1))),
-        f"{twice:,} of {packets:,} packets on links were delivered twice, and the job's own packets do not explain "
-        f"{percent(left)} of the time",
-        "fix the links that deliver packets twice (duplication), or what sends them twice",
+        max(0.0, min(left, 1 - 1 / (1 + each) ** (1 if single else 2 * top - 1))),
+        f"{twice:,} of {packets:,} packets on links were delivered twice, {worst.duplicated:,} by {worst.name}, and "
+        f"the job's own packets do not explain {percent(left)} of the time",
+        f"fix {f'the link {worst.name}' if single else 'the links'} (duplication)",
     )
 
 
@@ -146,7 +148,7 @@ def congestion_marks(case: Case) -> Finding | None:
     most = max(links, key=lambda link: link.marks or 0)
     return Finding(
         "congestion marks",
-        1 - case.explained,
+        not_explained(case),
         f"{sum(link.marks or 0 for link in links):,} packets were marked, most on {most.name}, {most.marks:,} of "
         f"{most.packets:,}, so that their senders slowed down; no link was busy for more than "
         f"{percent(max(case.busy.values()))} of the time",

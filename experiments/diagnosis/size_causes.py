@@ -8,7 +8,7 @@ from math import ceil, exp, fsum
 import numpy as np
 
 from fanin.controller.tree import SLOTS
-from fanin.experiments.diagnosis.case import Case, percent
+from fanin.experiments.diagnosis.case import THRESHOLD, Case, percent
 from fanin.experiments.diagnosis.finding import Finding
 from fanin.experiments.diagnosis.packet_causes import lost, not_explained
 from fanin.experiments.models.packets import full_frame, full_payload
@@ -145,10 +145,10 @@ def latency(case: Case) -> Finding | None:
     longest, usual = (case.predicted(delays=delays) for delays in _DELAYS)
     if longest is None or usual is None:
         return None
-    late = _longer(case, SLOTS)
-    if small_window := window(case):
+    late, small_window = _longer(case, case.window), window(case)
+    if small_window and small_window.share >= THRESHOLD:
         # A larger window is easier to have than shorter delays, so it comes first.
-        late = max(late, min(_longer(case, case.window), small_window.share))
+        late = min(late, max(_longer(case, SLOTS), small_window.share))
     # In a step, vectors that are too small are small buckets.
     fixed = case.predicted(window=SLOTS) if settings.step is None else None
     small = 0.0 if fixed is None or busiest >= _SENDING else min(1.0, fixed / seconds) - busiest

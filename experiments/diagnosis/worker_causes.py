@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from math import ceil
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.controller.tree import SLOTS
 from fanin.experiments.diagnosis.case import Case, percent
-from fanin.experiments.diagnosis.finding import Finding
+from fanin.experiments.diagnosis.finding import Cause, Finding
 from fanin.experiments.scenario.settings import Settings
 
 _Limit = Literal["bytes", "latencies"]
@@ -37,7 +39,8 @@ def _stopped(case: Case) -> Finding | None:
     which = "each of them" if others else stopped[0].host
     return Finding(
         "straggler",
-        min(case.exposed, case.stopped_seconds / case.seconds),
+        # A worker that is stopped while it waits delays nobody.
+        min(case.exposed, case.stopped_seconds / case.seconds, 1 - case.closed_form),
         f"{who} stopped for {1e6 * case.stopped_seconds:,.0f} of {1e6 * case.seconds:,.0f} us, and the others waited",
         f"find out what stops {which} (garbage collection, another process); workers do not wait for the network",
     )
@@ -75,9 +78,13 @@ def _saved_without_slow(case: Case, usual: float) -> float:
     It is less than what the slow worker computes longer where sums are hidden behind that.
     """
     sending = max(case.busy.values()) * case.step_seconds
-    slowness = case.slowness * usual / (case.longest_computing or 1.0) if case.settings.step else 1.0
-    now, then = (case.predicted(slowness=each, busiest=sending) for each in (None, slowness))
+    now, then = (case.predicted(slowness=each, busiest=sending) for each in (None, _slowness(case, usual)))
     return 1.0 if now is None or then is None else max(0.0, (now - then) / case.step_seconds)
+
+
+def _slowness(case: Case, computing: float) -> float:
+    """Return by which factor a worker that computes for so many seconds is slower than the table `step` has it."""
+    return case.slowness * computing / (case.longest_computing or 1.0) if case.settings.step else 1.0
 
 
 def _late(case: Case) -> Finding:
@@ -180,6 +187,38 @@ def communication(case: Case) -> Finding | None:
         f"mostly {limit} set it",
         _less_communication(limit) + fewer,
     )
+
+
+_LOADS: frozenset[Cause] = frozenset(
+    ("slow link", "noisy neighbour", "oversubscription", "collision", "priority inversion")
+)
+_BUCKETS: frozenset[Cause] = frozenset(("no overlap", "small buckets", "large buckets"))
+
+
+def idle_without(case: Case, causes: Set[Cause], left: float) -> float:
+    """Predict for which share of a step workers would still idle without these causes.
+
+    It may be much less than what their shares leave, if one cause hides what another one costs.
+
+    Args:
+        case: The run.
+        causes: What has been named.
+        left: What their shares leave, which is returned if nothing predicts the step.
+    """
+    hosts = max(share for way, share in case.own.items() if not case.between_switches(way))
+    step = case.predicted(
+        case.healthy if "slow link" in causes else None,
+        SLOTS if "window" in causes else None,
+        delays="usual" if "latency" in causes else "fixed",
+        slowness=_slowness(case, float(_usual(case.in_each_step).sum())) if "straggler" in causes else None,
+        busiest=case.step_seconds * (hosts if causes & _LOADS else max(case.busy.values())),
+    )
+    if step is None or causes & _BUCKETS:
+        return left
+    computing = case.in_each_step
+    usual = float(computing.mean(axis=0).sum() if "straggler" not in causes else _usual(computing).sum())
+    loading = 0.0 if "data loader" in causes else float(case.loading.max())
+    return max(0.0, 1 - usual / (step / case.step_seconds * case.seconds + loading))
 
 
 def waiting(case: Case, compute: float, idle: float) -> Finding:

@@ -84,6 +84,7 @@ def predicted_seconds(
             bandwidth,
             settings.shards,
             piece,
+            stored=max(0, piece - payload),
             window=limit,
             acknowledged=acknowledged,
         )

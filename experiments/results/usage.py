@@ -53,6 +53,7 @@ class LinkUse:
         queue_drops: Packets dropped at the full queue.
         marks: Packets that were marked.
         lost: Packets lost on the link.
+        duplicated: Packets that it delivered twice.
     """
 
     near: str
@@ -75,6 +76,7 @@ class LinkUse:
     queue_drops: int | None = None
     marks: int | None = None
     lost: int = 0
+    duplicated: int = 0
 
     @property
     def name(self) -> str:

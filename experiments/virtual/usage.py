@@ -19,7 +19,7 @@ from fanin.simulator.fabric import Cluster, Fabric
 from fanin.simulator.network import VirtualNetwork
 
 _COUNTS = (
-    *("packets", "bytes", "busy", "waited", "queue_drops", "marks", "lost"),
+    *("packets", "bytes", "arrived", "busy", "waited", "queue_drops", "marks", "lost"),
     *("pauses", "paused", "storms", "watchdog_drops"),
 )
 
@@ -34,13 +34,22 @@ def workers_of(settings: Settings, cluster: Cluster, *, barriers: bool = True) -
         cluster: The network after the run.
         barriers: Whether there are such barriers.
     """
-    per_step = barriers + len(buckets(settings))
+    per_step, stations = barriers + len(buckets(settings)), cluster.stations
+    calls = [
+        one.ended[::per_step] if settings.step else one.began[int(barriers) :: per_step] for one in stations
+    ]
+    ends = [one.ended[per_step - 1 :: per_step] for one in stations]
+    # A worker that is stopped before its own call delays those that have called. One that has ended calls less often.
+    spans = [
+        (min(began), max(ended))
+        for began, ended in zip(zip(*calls, strict=False), zip(*ends, strict=False), strict=False)
+    ]
     found = []
-    for rank, host, station in zip(cluster.job.ranks, cluster.members, cluster.stations, strict=True):
+    for rank, host, station, began, ended in zip(
+        cluster.job.ranks, cluster.members, stations, calls, ends, strict=True
+    ):
         step: dict[str, Any] = {}
-        began = station.began[int(barriers) :: per_step]
         if settings.step:
-            began = station.ended[::per_step]
             computing = step_computing(settings)[rank]
             step["step_computing_seconds"] = tuple(computing.tolist())
             step["computing_seconds"] = float(computing.sum())
@@ -49,13 +58,11 @@ def workers_of(settings: Settings, cluster: Cluster, *, barriers: bool = True) -
         else:
             released = station.ended[::per_step]
             step["own_seconds"] = tuple(call - end for call, end in zip(began, released, strict=True))
-        ended = station.ended[per_step - 1 :: per_step]
-        stops = [(fault.at, fault.end) for fault in settings.faults if fault.worker == host]
         step["stopped_seconds"] = math.fsum(
-            max(0.0, min(end, until) - max(call, since))
-            for call, end in zip(began, ended, strict=True)
-            for since, until in stops
-            if until is not None
+            max(0.0, min(last, fault.end) - max(first, fault.at))
+            for first, last in spans
+            for fault in settings.faults
+            if fault.worker == host and fault.end is not None
         )
         found.append(
             WorkerUse(
@@ -147,6 +154,8 @@ class LinkMeter:
             if not (own["packets"] or own["queue_drops"] or own["watchdog_drops"]):
                 continue
             busy, paused, waited = (own.pop(name) / SECOND for name in ("busy", "paused", "waited"))
+            # Packets that wait in the queue have not arrived yet.
+            twice = max(0, own.pop("arrived") + own["lost"] - own["packets"])
             found.append(
                 LinkUse(
                     near=near,
@@ -161,6 +170,7 @@ class LinkMeter:
                     lower_bytes=int(lower[i]),
                     mean_queue=float(mean[i]),
                     longest_queue=float(longest[i]),
+                    duplicated=twice,
                     **own,
                 )
             )

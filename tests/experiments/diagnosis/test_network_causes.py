@@ -49,6 +49,13 @@ def test_links_that_deliver_packets_twice_are_named(
     assert causes(found) == (["duplicates"] if duplication else [])
 
 
+def test_a_single_link_that_delivers_packets_twice_is_named(switch: Engine) -> None:
+    twice = RACKS | {"overrides": [{"link": ["h6", "leaf2"], "duplication": 0.9}]}
+    found = diagnosed(switch, topology=twice, size="400 kB", algorithm="ring", hosts=OURS)
+    assert causes(found) == ["duplicates"]
+    assert "fix the link leaf2 → h6" in found.findings[0].change
+
+
 def test_timers_that_end_before_answers_come_are_named(switch: Engine) -> None:
     timers = {"initial_rto": "10 us", "min_rto": "10 us", "granularity": "1 us"}
     found = diagnosed(switch, size="200 kB", links={"delay": "10 us"}, recovery=timers)
@@ -71,7 +78,7 @@ def test_a_worker_that_writes_to_storage_has_a_neighbour_at_its_link(switch: Eng
 
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 def test_a_neighbour_of_a_higher_priority_is_named_once(switch: Engine, algorithm: str) -> None:
-    traffic = {"pattern": "permutation", "size": "1 MB", "priority": 3}
+    traffic = {"pattern": "permutation", "size": "2 MB", "priority": 3}
     given = {"size": "250 kB", "repetitions": 3, "hosts": OURS, "step": STEP, "algorithm": algorithm}
     found = diagnosed(switch, priority=1, traffic=traffic, **given)
     assert "priority inversion" in causes(found)
@@ -114,6 +121,26 @@ def test_marks_are_named_although_computing_takes_half_of_a_step(switch: Engine)
     marking = {"links": {"delay": "5 us", "ecn_bytes": "1.5 kB"}, "congestion": {"gain": 1}}
     assert "congestion marks" in causes(diagnosed(switch, **given | marking))
     assert "congestion marks" not in causes(diagnosed(switch, **given | {"links": {"delay": "5 us"}}))
+
+
+@pytest.mark.parametrize("algorithm", ["in-network", "ring"])
+def test_a_slow_network_card_is_no_oversubscription(switch: Engine, algorithm: str) -> None:
+    """The cards of the other servers are as fast as they are meant to be."""
+    servers = {"leaves": 1, "spines": 0, "servers_per_leaf": 3, "hosts_per_server": 2, "rate": "25 Gb/s"}
+    slow = [{"link": ["server2", "leaf1"], "rate": "5 Gb/s"}]
+    shape = {"servers": servers | {"nic_rate": "50 Gb/s"}, "overrides": slow}
+    found = diagnosed(switch, topology=shape, size="400 kB", algorithm=algorithm)
+    assert causes(found) == ["slow link"]
+
+
+def test_marks_are_not_blamed_for_workers_that_are_late(switch: Engine) -> None:
+    given = {
+        "size": "400 kB",
+        "repetitions": 3,
+        "links": {"ecn_bytes": "20 kB"},
+        "algorithm": "parameter-server",
+    }
+    assert causes(diagnosed(switch, **given, lateness="0.5 ms")) == ["straggler"]
 
 
 def test_a_slow_link_delays_packets_that_do_not_wait_for_it(switch: Engine) -> None:

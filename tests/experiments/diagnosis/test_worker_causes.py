@@ -78,6 +78,34 @@ def test_a_worker_that_is_stopped_for_a_while_is_a_straggler(switch: Engine, tab
     assert "h4 was stopped" in found.findings[0].evidence
 
 
+def test_a_worker_that_is_stopped_while_it_waits_costs_nothing(switch: Engine) -> None:
+    """It has sent what it has, and the last worker calls later than it goes on."""
+    late = STEP | {"stragglers": [{"host": "h2", "factor": 3}]}
+    stop = {"at": "1 ms", "worker": "h4", "duration": "0.3 ms", "detection": "1 s"}
+    _, before, _ = run(switch, step=late)
+    _, after, usage = run(switch, step=late, faults=[stop])
+    assert after["step_seconds"] == pytest.approx(before["step_seconds"], rel=0.01)
+    [found] = diagnose(after, usage).findings
+    assert "was stopped" not in found.evidence
+
+
+def test_a_worker_that_is_stopped_in_a_barrier_delays_those_that_have_left_it(switch: Engine) -> None:
+    stop = {"at": "45 us", "worker": "h4", "duration": "2 ms", "detection": "1 s"}
+    found = diagnosed(switch, faults=[stop], step=None, algorithm="ring")
+    assert [finding.cause for finding in found.findings] == ["straggler"]
+
+
+def test_communication_is_not_what_two_causes_leave_that_hide_each_other(switch: Engine) -> None:
+    """Without both, workers would idle for an eighth of the time only."""
+    network = {
+        "leaf_spine": NETWORK["leaf_spine"],
+        "overrides": [{"link": ["h2", "leaf1"], "rate": "1.2 Gb/s"}],
+    }
+    slow = STEP | {"stragglers": [{"host": "h3", "factor": 2.4}]}
+    found = diagnosed(switch, topology=network, step=slow)
+    assert {finding.cause for finding in found.findings} == {"slow link", "straggler"}
+
+
 def test_workers_that_are_stopped_in_turns_cost_the_time_of_all(switch: Engine) -> None:
     """As pauses of garbage collection do."""
     stops = [

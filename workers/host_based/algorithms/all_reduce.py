@@ -90,6 +90,7 @@ class Hosts:
         bandwidth: Bytes of payload per second on a host's link, each way: its rate without headers.
         shards: Number of shards of the parameter server, each on a worker; None: one on each worker.
         piece: Bytes that a node of the double binary tree forwards at a time.
+        stored: Bytes that a rank of a ring receives after a packet before it forwards both.
         window: Limit of outstanding bytes. Queues make round trips longer than they are here.
         acknowledged: Whether the end is when the last packet is acknowledged, instead of when the sum is there.
     """
@@ -99,6 +100,7 @@ class Hosts:
     bandwidth: float
     shards: int | None = None
     piece: int = PIECE
+    stored: int = 0
     window: Window = NO_LIMIT
     acknowledged: bool = True
 

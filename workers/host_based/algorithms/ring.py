@@ -28,8 +28,9 @@ class Ring(AllReduce):
     def seconds(self, size: int, hosts: Hosts) -> float:
         """Return the seconds of a ring, in which a rank forwards a segment while the rest of it arrives.
 
-        Either the links are always busy, or a segment travels from rank to rank, delayed only by latencies. The last
-        packet may be acknowledged.
+        Either the links are always busy, or a segment travels from rank to rank, delayed by latencies, and by each rank
+        until it has what it forwards at a time. Some of that has arrived when the rank looks at its first packet. The
+        last packet may be acknowledged.
         """
         workers = hosts.workers
         hops = [hosts.latency(rank, (rank + 1) % workers) for rank in range(workers)]
@@ -38,6 +39,8 @@ class Ring(AllReduce):
         chain = 2 * sum(hops) - min(hops[i - 1] + hops[i] for i in range(workers))
         whole, segment = 2 * (workers - 1) / workers * size, size / workers
         always = hosts.sending(whole, whole, longest) + longest
+        filling = max(0.0, hosts.stored / hosts.bandwidth - hosts.window.coalescing / 2)
+        chain += (2 * workers - 3) * filling
         arrived = max(always, chain + hosts.sending(segment, segment, longest))
         return arrived + longest if hosts.acknowledged else arrived
 
