@@ -159,7 +159,8 @@ def diagnose(row: Row, usage: Usage | None, compute: float | None = None) -> Dia
     named = sum(finding.share for finding in findings)
     rest = communication(case)
     if rest is not None and (case.idle or 0.0) - named >= IDLE:
-        left = idle_without(case, {finding.cause for finding in findings}, (case.idle or 0.0) - named)
+        known = {finding.cause for finding in (*findings, *minor)}
+        left = idle_without(case, known, (case.idle or 0.0) - named)
         if left >= IDLE or not findings:
             # After the causes that cost much, since it is what they leave.
             place = sum(finding.share >= IDLE for finding in findings)

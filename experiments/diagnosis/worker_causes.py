@@ -202,8 +202,8 @@ def idle_without(case: Case, causes: Set[Cause], left: float) -> float:
 
     Args:
         case: The run.
-        causes: What has been named.
-        left: What their shares leave, which is returned if nothing predicts the step.
+        causes: What has been found.
+        left: What the shares of those that are named leave, which is returned if nothing predicts the step.
     """
     hosts = max(share for way, share in case.own.items() if not case.between_switches(way))
     step = case.predicted(

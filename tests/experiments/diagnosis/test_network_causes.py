@@ -126,10 +126,10 @@ def test_marks_are_named_although_computing_takes_half_of_a_step(switch: Engine)
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 def test_a_slow_network_card_is_no_oversubscription(switch: Engine, algorithm: str) -> None:
     """The cards of the other servers are as fast as they are meant to be."""
-    servers = {"leaves": 1, "spines": 0, "servers_per_leaf": 3, "hosts_per_server": 2, "rate": "25 Gb/s"}
-    slow = [{"link": ["server2", "leaf1"], "rate": "5 Gb/s"}]
-    shape = {"servers": servers | {"nic_rate": "50 Gb/s"}, "overrides": slow}
-    found = diagnosed(switch, topology=shape, size="400 kB", algorithm=algorithm)
+    servers = {"leaves": 2, "spines": 1, "servers_per_leaf": 1, "hosts_per_server": 2, "rate": "25 Gb/s"}
+    servers |= {"nic_rate": "25 Gb/s", "uplink_rate": "25 Gb/s"}
+    shape = {"servers": servers, "overrides": [{"link": ["server2", "leaf2"], "rate": "6 Gb/s"}]}
+    found = diagnosed(switch, topology=shape, size="460 kB", algorithm=algorithm)
     assert causes(found) == ["slow link"]
 
 
