@@ -27,11 +27,10 @@ from fanin.experiments.diagnosis.packet_causes import (
     reordering,
     spurious_retransmissions,
 )
-from fanin.experiments.diagnosis.size_causes import buckets, latency, window
+from fanin.experiments.diagnosis.size_causes import buckets, idle_without, latency, window
 from fanin.experiments.diagnosis.worker_causes import (
     communication,
     data_loader,
-    idle_without,
     pipeline_bubble,
     straggler,
     waiting,
@@ -159,12 +158,13 @@ def diagnose(row: Row, usage: Usage | None, compute: float | None = None) -> Dia
     named = sum(finding.share for finding in findings)
     rest = communication(case)
     if rest is not None and (case.idle or 0.0) - named >= IDLE:
-        known = {finding.cause for finding in (*findings, *minor)}
-        left = idle_without(case, known, (case.idle or 0.0) - named)
-        if left >= IDLE or not findings:
+        left = idle_without(case, (*findings, *minor), (case.idle or 0.0) - named)
+        rest = replace(rest, share=min(rest.share, left))
+        if left < IDLE and not findings and minor:
+            findings.append(minor.pop(0))
+        elif not findings or (left >= IDLE and rest.share >= THRESHOLD):
             # After the causes that cost much, since it is what they leave.
-            place = sum(finding.share >= IDLE for finding in findings)
-            findings.insert(place, replace(rest, share=min(rest.share, left)))
+            findings.insert(sum(finding.share >= IDLE for finding in findings), rest)
     elif not findings and case.explained < MOSTLY:
         findings.append(_unexplained(case))
     elif not findings and case.computing is None:

@@ -133,13 +133,18 @@ def oversubscription(case: Case) -> Finding | None:
 
 def _sooner(case: Case) -> float:
     """Return the share of the time by which packets would arrive sooner if links between switches were fast enough."""
+    now, then = case.predicted(case.healthy), case.predicted(with_fast_uplinks(case))
+    return 0.0 if now is None or then is None else (now - then) / case.step_seconds
+
+
+def with_fast_uplinks(case: Case) -> Settings:
+    """Return the settings without slow links, where links between switches are fast enough for the hosts below."""
     rates = {
         link: round(rate * max(1.0, _ratio(case, way)) if case.between_switches(way) else rate)
         for link, repaired in zip(case.topology.links, case.healthy.network.links, strict=True)
         if (rate := repaired.rate_bits_per_second) and (way := (link.a.node, link.b.node))
     }
-    now, then = case.predicted(case.healthy), case.predicted(case.with_rates(rates))
-    return 0.0 if now is None or then is None else (now - then) / case.step_seconds
+    return case.with_rates(rates)
 
 
 def _faster_uplinks(case: Case, switch: str) -> str:

@@ -9,8 +9,10 @@ import numpy as np
 
 from fanin.controller.tree import SLOTS
 from fanin.experiments.diagnosis.case import THRESHOLD, Case, percent
-from fanin.experiments.diagnosis.finding import Finding
+from fanin.experiments.diagnosis.finding import Cause, Finding
+from fanin.experiments.diagnosis.network_causes import with_fast_uplinks
 from fanin.experiments.diagnosis.packet_causes import lost, not_explained
+from fanin.experiments.diagnosis.worker_causes import slowness, usual_computing
 from fanin.experiments.models.packets import full_frame, full_payload
 from fanin.experiments.models.paths import Delays, Paths, shares
 from fanin.experiments.models.prediction import longest_message, predicted_seconds, predicted_training_step
@@ -289,3 +291,44 @@ def _other_buckets(settings: Settings, elements: int) -> Iterator[tuple[int, Ste
         size = ELEMENT_BYTES * round(elements / count / workload.scale)
         filled = workload.model_copy(update={"bucket": size}).filled_in(None)
         yield size, step.model_copy(update={"buckets": Step.model_validate(filled["step"]).buckets})
+
+
+# -- What is left
+
+
+_LOADS: frozenset[Cause] = frozenset(
+    ("slow link", "noisy neighbour", "oversubscription", "collision", "priority inversion")
+)
+_BUCKETS: frozenset[Cause] = frozenset(("no overlap", "small buckets", "large buckets"))
+
+
+def idle_without(case: Case, found: Sequence[Finding], left: float) -> float:
+    """Predict for which share of a step workers would still idle without what has been found.
+
+    It may be much less than what their shares leave, if one cause hides what another one costs.
+
+    Args:
+        case: The run.
+        found: The causes.
+        left: What the shares of those that are named leave, which is returned if nothing predicts the step.
+    """
+    causes, computing = {finding.cause for finding in found}, case.in_each_step
+    settings = None
+    if "oversubscription" in causes:
+        settings = with_fast_uplinks(case)
+    elif "slow link" in causes:
+        settings = case.healthy
+    usual = (usual_computing(computing) if "straggler" in causes else computing.mean(axis=0)).sum()
+    hosts = max(share for way, share in case.own.items() if not case.between_switches(way))
+    step = case.predicted(
+        settings,
+        SLOTS if "window" in causes else None,
+        delays="usual" if "latency" in causes else "fixed",
+        slowness=slowness(case, usual) if "straggler" in causes else None,
+        busiest=case.step_seconds * (hosts if causes & _LOADS else max(case.busy.values())),
+    )
+    if step is None:
+        return left
+    step *= 1 - sum(finding.share for finding in found if finding.cause in _BUCKETS)
+    loading = 0.0 if "data loader" in causes else float(case.loading.max())
+    return max(0.0, 1 - float(usual) / (step / case.step_seconds * case.seconds + loading))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from math import ceil
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.controller.tree import SLOTS
 from fanin.experiments.diagnosis.case import Case, percent
-from fanin.experiments.diagnosis.finding import Cause, Finding
+from fanin.experiments.diagnosis.finding import Finding
 from fanin.experiments.scenario.settings import Settings
 
 _Limit = Literal["bytes", "latencies"]
@@ -46,7 +44,7 @@ def _stopped(case: Case) -> Finding | None:
     )
 
 
-def _usual(times: NDArray[np.float64]) -> NDArray[np.float64]:
+def usual_computing(times: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the median of the workers, of an even number the faster one in the middle, for times [workers, steps]."""
     usual: NDArray[np.float64] = np.sort(times, axis=0)[(len(times) - 1) // 2]
     return usual
@@ -55,7 +53,7 @@ def _usual(times: NDArray[np.float64]) -> NDArray[np.float64]:
 def _slow(case: Case) -> Finding:
     """Find the slowest worker of each training step, which all workers begin together."""
     computing, steps = case.in_each_step, len(case.usage.workers[0].began)
-    usual, last = _usual(computing), computing.argmax(axis=0)
+    usual, last = usual_computing(computing), computing.argmax(axis=0)
     slower = computing.max(axis=0) - usual
     most = int(np.bincount(last, weights=slower).argmax())
     host, times = case.usage.workers[most].host, int(np.count_nonzero(last == most))
@@ -78,11 +76,11 @@ def _saved_without_slow(case: Case, usual: float) -> float:
     It is less than what the slow worker computes longer where sums are hidden behind that.
     """
     sending = max(case.busy.values()) * case.step_seconds
-    now, then = (case.predicted(slowness=each, busiest=sending) for each in (None, _slowness(case, usual)))
+    now, then = (case.predicted(slowness=each, busiest=sending) for each in (None, slowness(case, usual)))
     return 1.0 if now is None or then is None else max(0.0, (now - then) / case.step_seconds)
 
 
-def _slowness(case: Case, computing: float) -> float:
+def slowness(case: Case, computing: float) -> float:
     """Return by which factor a worker that computes for so many seconds is slower than the table `step` has it."""
     return case.slowness * computing / (case.longest_computing or 1.0) if case.settings.step else 1.0
 
@@ -93,7 +91,7 @@ def _late(case: Case) -> Finding:
     own = [worker.own_seconds for worker in workers if worker.own_seconds is not None]
     began = np.array(own or [worker.began for worker in workers])
     # Without own_seconds, the barrier may have let a worker go before the others.
-    late = began.max(axis=0) - (began.min(axis=0) if own else _usual(began))
+    late = began.max(axis=0) - (began.min(axis=0) if own else usual_computing(began))
     last = began.argmax(axis=0)
     most = int(np.bincount(last, weights=late).argmax())
     times = int(np.count_nonzero(last == most))
@@ -187,38 +185,6 @@ def communication(case: Case) -> Finding | None:
         f"mostly {limit} set it",
         _less_communication(limit) + fewer,
     )
-
-
-_LOADS: frozenset[Cause] = frozenset(
-    ("slow link", "noisy neighbour", "oversubscription", "collision", "priority inversion")
-)
-_BUCKETS: frozenset[Cause] = frozenset(("no overlap", "small buckets", "large buckets"))
-
-
-def idle_without(case: Case, causes: Set[Cause], left: float) -> float:
-    """Predict for which share of a step workers would still idle without these causes.
-
-    It may be much less than what their shares leave, if one cause hides what another one costs.
-
-    Args:
-        case: The run.
-        causes: What has been found.
-        left: What the shares of those that are named leave, which is returned if nothing predicts the step.
-    """
-    hosts = max(share for way, share in case.own.items() if not case.between_switches(way))
-    step = case.predicted(
-        case.healthy if "slow link" in causes else None,
-        SLOTS if "window" in causes else None,
-        delays="usual" if "latency" in causes else "fixed",
-        slowness=_slowness(case, float(_usual(case.in_each_step).sum())) if "straggler" in causes else None,
-        busiest=case.step_seconds * (hosts if causes & _LOADS else max(case.busy.values())),
-    )
-    if step is None or causes & _BUCKETS:
-        return left
-    computing = case.in_each_step
-    usual = float(computing.mean(axis=0).sum() if "straggler" not in causes else _usual(computing).sum())
-    loading = 0.0 if "data loader" in causes else float(case.loading.max())
-    return max(0.0, 1 - usual / (step / case.step_seconds * case.seconds + loading))
 
 
 def waiting(case: Case, compute: float, idle: float) -> Finding:
