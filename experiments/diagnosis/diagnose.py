@@ -160,7 +160,7 @@ def diagnose(row: Row, usage: Usage | None, compute: float | None = None) -> Dia
     if rest is not None and (case.idle or 0.0) - named >= IDLE:
         left = idle_without(case, (*findings, *minor), (case.idle or 0.0) - named)
         rest = replace(rest, share=min(rest.share, left))
-        if left < IDLE and not findings and minor:
+        if not findings and minor and (left < IDLE or minor[0].share >= rest.share):
             findings.append(minor.pop(0))
         elif not findings or (left >= IDLE and rest.share >= THRESHOLD):
             # After the causes that cost much, since it is what they leave.

@@ -118,12 +118,14 @@ def oversubscription(case: Case) -> Finding | None:
     if isinf(down) or down <= up:
         return None
     at_hosts = max(share for one, share in case.own.items() if one not in between)
+    # The analytical model knows the links of a tree and the network cards of servers, but no other links that are shared.
+    known = case.settings.algorithm == "in-network" or case.role(switch) == "server"
     hosts, links = (
         ("the GPUs of a server", "network cards") if case.role(switch) == "server" else ("hosts", "links")
     )
     return Finding(
         "oversubscription",
-        max(case.relief(case.own, after), _sooner(case)),
+        _sooner(case) if known else max(case.relief(case.own, after), _sooner(case)),
         f"{case.links[way].name} was busy for {percent(case.own[way])} of the time, hosts' links for at most "
         f"{percent(at_hosts)}; {hosts} can send {quantity_text(round(down), RATES)} up through {switch}, and the "
         f"{links} above it have {quantity_text(round(up), RATES)} in total",

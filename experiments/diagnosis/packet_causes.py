@@ -108,6 +108,8 @@ def duplicates(case: Case) -> Finding | None:
     before = case.tier(way[0]) if case.climbs(way) else 2 * top - case.tier(way[0])
     busiest = case.busy[way] / (1 + each) ** (1 if single else before)
     left = 1 - max(own / case.step_seconds + float(case.loading.max()) / case.seconds, busiest)
+    if lost(case):  # then this may be what is left
+        left = case.busy[way] - busiest
     return Finding(
         "duplicates",
         max(0.0, min(left, 1 - 1 / (1 + each) ** (1 if single else 2 * top - 1))),
