@@ -118,7 +118,7 @@ def oversubscription(case: Case) -> Finding | None:
     if isinf(down) or down <= up:
         return None
     at_hosts = max(share for one, share in case.own.items() if one not in between)
-    # The analytical model knows the links of a tree and the network cards of servers, but no other links that are shared.
+    # The analytical model knows the links of a tree and the network cards of servers, but no other shared links.
     known = case.settings.algorithm == "in-network" or case.role(switch) == "server"
     hosts, links = (
         ("the GPUs of a server", "network cards") if case.role(switch) == "server" else ("hosts", "links")
