@@ -4,6 +4,7 @@ Importing this module registers the backend. Where fanin is installed, PyTorch i
 """
 
 # No `from __future__ import annotations`: DistributedDataParallel compares the annotations of a hook.
+import os
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -93,26 +94,34 @@ def _create(options: Any, _backend_options: object) -> dist.ProcessGroup | dist.
     from fanin.workers.process_group import ProcessGroup, gloo, join_group
 
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
+    ranks = list(options.global_ranks_in_group)
+    if not ranks:
+        # Before init() waits for ranks that may not come.
+        _check_world(rank, size, int(os.environ.get("RANK", rank)), int(os.environ.get("WORLD_SIZE", size)))
     communicator = fanin.init(
         timeout=timeout.total_seconds(),
         non_finite="propagate",
         deterministic=torch.are_deterministic_algorithms_enabled(),
         slot_share=_SLOT_SHARE,
     )
-    ranks = list(options.global_ranks_in_group)
-    if not ranks and (rank, size) != (communicator.rank, communicator.size):
-        raise ValueError(
-            f"`fanin launch` has started {communicator.size} processes, of which this is rank {communicator.rank}, but "
-            f"RANK and WORLD_SIZE, or the arguments, say rank {rank} of {size}: leave them as fanin launch sets them"
-        )
+    if not ranks:
+        _check_world(rank, size, communicator.rank, communicator.size)
     seconds = timeout.total_seconds()
     limit = seconds if seconds < communicator.timeout else None
-    everyone = not ranks or ranks == list(range(communicator.size))
     group: Communicator | None = communicator
-    if not everyone:
+    if ranks:  # a second group of all ranks, too, makes calls at times of its own
         group = join_group(communicator, options.group_id, options.store, rank, size)
     hosts = gloo(options.store, rank, size, timeout, late=group is not None)
-    return ProcessGroup(group, hosts, limit, owned=not everyone) if group else hosts
+    return ProcessGroup(group, hosts, limit, owned=bool(ranks)) if group else hosts
+
+
+def _check_world(rank: int, size: int, launched_rank: int, launched: int) -> None:
+    """Raise ValueError if the first group is not of all processes that `fanin launch` has started."""
+    if (rank, size) != (launched_rank, launched):
+        raise ValueError(
+            f"`fanin launch` has started {launched} processes, of which this is rank {launched_rank}, but RANK and "
+            f"WORLD_SIZE, or the arguments, say rank {rank} of {size}: leave them as fanin launch sets them"
+        )
 
 
 dist.Backend.register_backend("fanin", _create, extended_api=True, devices=["cpu"])

@@ -24,6 +24,7 @@ from fanin.topologies.errors import NetworkError
 from fanin.topologies.model import Endpoint
 from fanin.workers.job.environment import HOST, JOB, MIN_WORKERS, SERVICE, SLOTS, STOPPED_BY
 
+_INTERFACES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")  # of PyTorch's collectives, and of its RPC
 _FIRST_MASTER_PORT = 29500  # as torchrun has it
 _GRACE_SECONDS = 3.0  # between SIGTERM and SIGKILL
 _LOOK_SECONDS = 0.5  # between checks that the network is still up
@@ -259,8 +260,8 @@ class _Rank:
                     "LOCAL_RANK": str(local),
                     HOST: self.host,
                     STOPPED_BY: str(stopped_by),
-                    # Without this, PyTorch's Gloo resolves this machine's name to an address outside of the network.
-                    "GLOO_SOCKET_IFNAME": Endpoint(node=self.host, port=0).interface,
+                    # Without these, PyTorch resolves this machine's name to an address outside of the network.
+                    **dict.fromkeys(_INTERFACES, Endpoint(node=self.host, port=0).interface),
                 },
                 start_new_session=True,  # so that a terminal's Ctrl-C reaches only the launcher, which ends all
             )

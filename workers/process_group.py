@@ -9,6 +9,7 @@ groups of some of the ranks that get no lease.
 
 import atexit
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -44,6 +45,7 @@ from fanin.workers.tensor_memory import (
 from fanin.workers.values.compression import Compression
 
 _LONGEST_NAME = 12  # of a group, of which PyTorch makes a number or a hash
+_LITTLE = 1024  # bytes
 
 _Class = TypeVar("_Class")
 
@@ -64,6 +66,11 @@ _GATHER = dist.GatherOptions()
 _REDUCE_SCATTER = dist.ReduceScatterOptions()
 _SCATTER = dist.ScatterOptions()
 _ALL_TO_ALL = dist.AllToAllOptions()
+
+
+# DDP's join() hands the work of a counter to C++, which may wait for it when Python has no reference to it any more.
+# Then C++ would wait for its own part of the object only, which never ends.
+_kept: deque["Work"] = deque(maxlen=64)
 
 
 def _uncompiled(whole: type[_Class]) -> type[_Class]:
@@ -128,6 +135,8 @@ class Work(dist.Work):
             return list(tensors)
 
         self._future = ended.then(complete)
+        if sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor)) <= _LITTLE:
+            _kept.append(self)
         if profiler._is_profiler_enabled:
             span = _recorded(name, flat(tensors if whole is None else whole))
             span.__enter__()

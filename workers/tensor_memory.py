@@ -74,7 +74,9 @@ def _memory(tensor: torch.Tensor) -> Array:
     try:
         dtype = np.dtype(str(tensor.dtype).removeprefix("torch."))
     except TypeError as error:
-        raise RefusedError(f"numpy has no {tensor.dtype}: view the tensor as torch.uint8") from error
+        raise RefusedError(
+            f"numpy has no {tensor.dtype}: sum tensor.float(), or pass tensor.view(torch.uint8) on"
+        ) from error
     array: Array = np.ndarray(
         tuple(tensor.shape),
         dtype,
@@ -86,10 +88,11 @@ def _memory(tensor: torch.Tensor) -> Array:
 
 
 def _checked(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.is_meta or tensor.layout != torch.strided:
+    if tensor.is_meta:
+        raise RefusedError("a tensor on the device meta has no values: create it on the device cpu")
+    if tensor.layout != torch.strided:
         raise RefusedError(
-            f'the backend "fanin" takes dense tensors with values, not {tensor.layout} on {tensor.device}; '
-            "convert it with tensor.to_dense()"
+            f'the backend "fanin" takes dense tensors, not {tensor.layout}: convert it with tensor.to_dense()'
         )
     return tensor.detach() if tensor.requires_grad else tensor
 

@@ -148,6 +148,47 @@ def test_groups_of_some_ranks_have_leases_as_long_as_there_are_slots_and_otherwi
     assert done.stdout.splitlines() == [f"[0] [True, True] {leased} True"]
 
 
+AT_ONCE = """
+import threading, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("fanin")
+groups = [dist.group.WORLD, dist.new_group()]
+
+def sum_up(group, times):
+    for _ in range(times):
+        x = torch.full((1000,), float(dist.get_rank()))
+        dist.all_reduce(x, group=group)
+        assert x[0] == 1, x
+
+threads = [threading.Thread(target=sum_up, args=each) for each in zip(groups, (50, 70))]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+model = DistributedDataParallel(torch.nn.Linear(4, 1))
+with model.join(divide_by_initial_world_size=False):
+    for step in range(3 - dist.get_rank()):
+        model(torch.ones(2, 4)).sum().backward()
+print("done")
+"""
+
+SMALLER = """
+import os, torch.distributed as dist
+if os.environ["RANK"] == "0":
+    dist.init_process_group("fanin", rank=0, world_size=1)
+"""
+
+
+@pytest.mark.live
+def test_groups_of_all_ranks_are_used_by_threads_of_their_own_and_uneven_inputs_end(script, tmp_path):
+    with Up(tmp_path, "--workers", "2") as network:
+        done = launch(network, script(AT_ONCE))
+        assert done.returncode == 0, done.stderr
+        assert sorted(done.stdout.splitlines()) == ["[0] done", "[1] done"]
+        refused = launch(network, script(SMALLER))
+    assert "has started 2 processes" in refused.stderr
+
+
 RECORDED = """
 import sys, torch, torch.distributed as dist
 dist.init_process_group(sys.argv[1])
