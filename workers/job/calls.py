@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import sysconfig
 import time
 import traceback
 from collections import deque
@@ -37,7 +38,8 @@ _REPORT_SECONDS = 0.25  # time in a call after which a worker reports the call
 _LONGEST_ERROR = 1000  # characters of an error that are passed on
 _TIMES_SECONDS = 1.0  # between two messages with the times of calls
 _BLOCK = 64  # consecutive calls whose times are kept
-_PACKAGE = str(Path(__file__).parents[2])  # where fanin's own code is
+# Where code is that is not the user's: fanin's, Python's, and that of installed packages.
+_OTHERS = (str(Path(__file__).parents[2]), "<", *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
 _LONGEST_WHAT = 100  # characters of a call in such a message, which keep it far smaller than a socket buffer
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -262,7 +264,7 @@ def shorten_tracebacks(calls: Calls) -> None:
             usual(kind, error, trace)
             return
         frames = [frame for frame, _ in traceback.walk_tb(trace)]
-        code = next((f for f in reversed(frames) if not f.f_code.co_filename.startswith(_PACKAGE)), frames[0])
+        code = next((f for f in reversed(frames) if not f.f_code.co_filename.startswith(_OTHERS)), frames[0])
         place = f"{code.f_code.co_filename}:{code.f_lineno}"
         print(f"{place}: rank {calls.rank} stopped: {printable(calls.failure)}", file=sys.stderr)
         if file := os.environ.get(

@@ -322,10 +322,12 @@ def test_the_examples_of_the_manual_print_what_it_says(up, script):
     assert said == re.findall(r"^print\(.*\)  # (.*)$", "".join(blocks), re.M)
 
 
+# A library makes the call.
 DIFFERS = """
-import fanin, numpy as np
-comm = fanin.init()
-comm.allreduce(np.ones(4 if comm.rank == 2 else 3, np.float32))
+import fanin, sched, numpy as np
+comm, later = fanin.init(), sched.scheduler()
+later.enter(0, 0, comm.allreduce, [np.ones(4 if comm.rank == 2 else 3, np.float32)])
+later.run()
 """
 
 
@@ -339,7 +341,7 @@ def test_only_the_rank_whose_call_differs_prints_a_traceback(up, script):
     why = "the workers make different calls. rank 2 ("
     for rank in (0, 1, 3):
         [line] = [line for line in lines if line.startswith(f"[{rank}] ")]
-        assert line.startswith(f"[{rank}] {file}:4: rank {rank} stopped: {why}")
+        assert line.startswith(f"[{rank}] {file}:5: rank {rank} stopped: {why}")
     assert "fanin launch: rank 2 on h2 failed: exit status 1" in lines
 
 
