@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from fanin.testbed import time_slices
+from fanin.testbed import runs, time_slices
 from fanin.testbed.patience import setting
 from fanin.testbed.running import JOB_SERVICE, RunningNetwork
 from fanin.topologies.errors import NetworkError
@@ -29,7 +29,7 @@ _FIRST_MASTER_PORT = 29500  # as torchrun has it
 _GRACE_SECONDS = 3.0  # between SIGTERM and SIGKILL
 _LOOK_SECONDS = 0.5  # between checks that the network is still up
 _ANSWER_SECONDS = 10.0  # for the ports of a host
-_DRAIN_SECONDS = 1.0  # for the output of children that have left the process group and keep running
+_DRAIN_SECONDS = 1.0  # for the output of children that have left the process group
 _LONGEST_LINE = 1 << 16  # bytes; a longer one is cut
 
 # One thread per rank, as in torchrun: ranks that all use all cores for linear algebra would only delay one another.
@@ -142,6 +142,8 @@ async def run(
             finally:
                 for rank in ranks:  # after a second Ctrl-C, which does not wait
                     rank.send(signal.SIGKILL)
+                # Children may have left the groups of their ranks, as torchrun's workers do.
+                runs.end(lambda: runs.with_variables({name: environment[name] for name in (JOB, SERVICE)}))
 
 
 async def _failure(

@@ -15,7 +15,7 @@ import signal
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,15 +60,9 @@ class Run:
     @property
     def processes(self) -> list[int]:
         """Return the ids of the processes inside, as this user sees them."""
-        entry = f"{VARIABLE}={self.folder}".encode()
         first = self.read(_FIRST)
-        found = []
-        for process in all_processes():
-            with _if_ours():
-                inherited = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-                if entry in inherited or _identity(process) == first:
-                    found.append(process)
-        return found
+        inside = {process for process in all_processes() if first and _identity(process) == first}
+        return sorted(inside.union(with_variables({VARIABLE: str(self.folder)})))
 
     @property
     def process_ids(self) -> dict[int, int]:
@@ -107,12 +101,7 @@ class Run:
 
     def remove(self) -> None:
         """End its processes, if any are left, and delete its folder."""
-        limit = time.monotonic() + _END_SECONDS
-        while (left := self.processes) and time.monotonic() < limit:
-            for process in left:
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-            time.sleep(_LOOK_SECONDS)  # until they have ended, they may put more files into the folder
+        end(lambda: self.processes)  # until they have ended, they may put more files into the folder
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -182,6 +171,27 @@ def all_processes() -> list[int]:
             if path.stat().st_uid == os.getuid():
                 found.append(int(path.name))
     return found
+
+
+def with_variables(variables: Mapping[str, str]) -> list[int]:
+    """Return the ids of this user's processes that were started with these environment variables."""
+    entries = {f"{name}={value}".encode() for name, value in variables.items()}
+    found = []
+    for process in all_processes():
+        with _if_ours():
+            if entries <= {*Path(f"/proc/{process}/environ").read_bytes().split(b"\0")}:
+                found.append(process)
+    return found
+
+
+def end(processes: Callable[[], Sequence[int]]) -> None:
+    """Kill the processes that a function finds, until it finds none."""
+    limit = time.monotonic() + _END_SECONDS
+    while (left := processes()) and time.monotonic() < limit:
+        for process in left:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(_LOOK_SECONDS)
 
 
 def command_line(process: int) -> tuple[str, ...]:

@@ -32,14 +32,15 @@ names += " GLOO_SOCKET_IFNAME"
 print(*(os.environ[name] for name in names.split()), *sys.argv[1:])
 print("read", repr(sys.stdin.read()), file=sys.stderr)
 """
-# Rank 0 has a child, of which it tells rank 1 by a pipe; that one writes it down, and fails or stays.
+# Rank 0 has two children, of which one leaves its group. It tells rank 1 of them by a pipe; that one writes them down,
+# and fails or stays.
 FAILS = """
 import os, subprocess, sys, time
 pipe, told, then = sys.argv[1:]
 if os.environ["RANK"] == "0":
-    child = subprocess.Popen(["sleep", "1000"])
+    child, gone = (subprocess.Popen(["sleep", "1000"], start_new_session=leaves) for leaves in (False, True))
     with open(pipe, "w") as other:
-        other.write(f"{os.getpid()} {child.pid}")
+        other.write(f"{os.getpid()} {child.pid} {gone.pid}")
     child.wait()
 with open(pipe) as other, open(told, "w") as file:
     file.write(other.read())
