@@ -318,7 +318,7 @@ def idle_without(case: Case, found: Sequence[Finding], left: float) -> float:
         settings = with_fast_uplinks(case)
     elif "slow link" in causes:
         settings = case.healthy
-    usual = (usual_computing(computing) if "straggler" in causes else computing.mean(axis=0)).sum()
+    usual = float((usual_computing(computing) if "straggler" in causes else computing.mean(axis=0)).sum())
     hosts = max(share for way, share in case.own.items() if not case.between_switches(way))
     step = case.predicted(
         settings,
@@ -331,4 +331,4 @@ def idle_without(case: Case, found: Sequence[Finding], left: float) -> float:
         return left
     step *= 1 - sum(finding.share for finding in found if finding.cause in _BUCKETS)
     loading = 0.0 if "data loader" in causes else float(case.loading.max())
-    return max(0.0, 1 - float(usual) / (step / case.step_seconds * case.seconds + loading))
+    return max(0.0, 1 - usual / (step / case.step_seconds * case.seconds + loading))

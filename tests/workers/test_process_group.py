@@ -327,11 +327,11 @@ def gathering(outputs: list[Any]) -> Callable[[Any], object]:
 REFUSED: list[tuple[Callable[[Any], object], str]] = [
     (
         lambda group: dist.all_reduce(torch.ones(3, device="meta"), group=group),
-        "dense tensors with values, not torch.strided on meta",
+        "device meta has no values",
     ),
     (
         lambda group: dist.all_reduce(torch.eye(3).to_mkldnn(), group=group),
-        "dense tensors with values, not torch._mkldnn on cpu",
+        "dense tensors, not torch._mkldnn: convert",
     ),
     (lambda group: dist.all_reduce(torch._neg_view(ones(3)), group=group), "negative or conjugate bit"),
     (
