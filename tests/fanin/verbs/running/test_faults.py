@@ -54,7 +54,8 @@ with grpc.insecure_channel(f"127.0.0.1:{sys.argv[1]}") as channel:
     stream = stub.StreamChannel(iter(requests.get, None), timeout=60)
     next(stream)
     wanted = p4r.ReadRequest(device_id=device, entities=[p4r.Entity(table_entry=p4r.TableEntry())])
-    found = [entity for part in stub.Read(wanted, timeout=60) for entity in part.entities if not entity.table_entry.is_const]
+    parts = stub.Read(wanted, timeout=60)
+    found = [entity for part in parts for entity in part.entities if not entity.table_entry.is_const]
     deletions = [p4r.Update(type=p4r.Update.DELETE, entity=entity) for entity in found]
     stub.Write(p4r.WriteRequest(device_id=device, election_id=election, updates=deletions), timeout=60)
     requests.put(None)
