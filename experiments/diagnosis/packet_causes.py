@@ -1,4 +1,4 @@
-"""Causes of slowness in packets that are lost, late, doubled, marked or sent again, each a test of a case."""
+"""Causes of slowness in lost, late, duplicated, marked and retransmitted packets, each a test of a case."""
 
 from __future__ import annotations
 

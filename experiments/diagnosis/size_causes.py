@@ -144,13 +144,15 @@ _LONGER = 2.0  # times as long as the median delay, from which the link with the
 def latency(case: Case) -> Finding | None:
     """Look for delays that the analytical model finds costly, or for all-reduces that it explains, but not by bytes."""
     settings, busiest, seconds = case.settings, max(case.busy.values()), case.step_seconds
-    longest, usual = (case.predicted(delays=delays) for delays in _DELAYS)
-    if longest is None or usual is None:
+    longest, usual = _with_delays(case, case.window)
+    if not usual:
         return None
-    late, small_window = _longer(case, case.window), window(case)
+    most = 1 - busiest if settings.step is None else case.saved_at_most
+    late, small_window = min(most, (longest - usual) / seconds), window(case)
     if small_window and small_window.share >= THRESHOLD:
         # A larger window is easier to have than shorter delays, so it comes first.
-        late = min(late, max(_longer(case, SLOTS), small_window.share))
+        there, near = _with_delays(case, SLOTS)
+        late = min(late, max((there - near) / seconds, small_window.share))
     # In a step, vectors that are too small are small buckets.
     fixed = case.predicted(window=SLOTS) if settings.step is None else None
     small = 0.0 if fixed is None or busiest >= _SENDING else min(1.0, fixed / seconds) - busiest
@@ -171,15 +173,12 @@ def latency(case: Case) -> Finding | None:
     )
 
 
-def _longer(case: Case, window: int) -> float:
-    """Return the share of the time that delays cost which are longer than usual, with such a window."""
+def _with_delays(case: Case, window: int) -> tuple[float, float]:
+    """Predict the seconds with the longest delays and with usual ones for such a window; 0 if nothing predicts them."""
     longest, usual = (
-        case.predicted(window=window, delays=delays, busiest=case.sending) for delays in _DELAYS
+        case.predicted(window=window, delays=delays, busiest=case.sending) or 0.0 for delays in _DELAYS
     )
-    assert longest is not None
-    assert usual is not None
-    most = 1 - max(case.busy.values()) if case.settings.step is None else case.saved_at_most
-    return min(most, (longest - usual) / case.step_seconds)
+    return longest, usual
 
 
 def _delays(settings: Settings) -> str:
@@ -229,11 +228,10 @@ def buckets(case: Case) -> Finding | None:
     # The step may be shorter already than the model predicts for the present buckets.
     saved = min(present, case.step_seconds) - others[best]
     few = len(step_parts(tried[best], elements)[0])
-    windows = [
-        _in_turn(settings, [ELEMENT_BYTES * -(-elements // count)] * count, case.window)
-        for count in (now, few)
-    ]
-    saved_stalls = _saved_stalls(case, *windows)
+    then = [ELEMENT_BYTES * -(-elements // few)] * few
+    saved_stalls = _saved_stalls(
+        case, _in_turn(settings, _parts(settings), case.window), _in_turn(settings, then, case.window)
+    )
     share = min(saved / case.step_seconds + saved_stalls, case.saved_at_most)
     if share <= 0:
         return None
